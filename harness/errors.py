@@ -1,0 +1,46 @@
+"""Errors a person is meant to read: one line that names what, where and what to do."""
+
+
+class BenchError(Exception):
+    """An expected failure. `run.py` prints its message as one line and exits with status 2."""
+
+
+class ConfigError(BenchError):
+    """The composed configuration is not a valid run."""
+
+
+class DataError(BenchError):
+    """A data file cannot be used; the message names the file, the sample and the path inside it."""
+
+
+class RecordError(BenchError):
+    """A run folder cannot be written, resumed or trusted."""
+
+
+class EndpointError(BenchError):
+    """No reply could be had from the backbone: refused for good, or out of retries.
+
+    `kind` is one of: "auth", "refused" (a 4xx for good), "unreachable", "rate_limited", "server",
+    "timeout", "replay_miss", "budget". `fatal` says that every further call would fail alike: the
+    run then stops, keeps what it has, and can be resumed.
+    """
+
+    def __init__(self, kind: str, message: str, *, fatal: bool):
+        super().__init__(message)
+        self.kind = kind
+        self.fatal = fatal
+
+
+class ReplyError(BenchError):
+    """The backbone replied, but no attempt gave a usable reply (empty, or not of the schema after repair).
+
+    Whoever asked decides: a question becomes an error record, a memory call uses a named and
+    counted fallback. `kind` is "empty" or "unparsable"; `text` is the last raw reply; `usage` counts every attempt.
+    """
+
+    def __init__(self, kind: str, message: str, *, text: str = "", usage=None, attempts: int = 0):
+        super().__init__(message)
+        self.kind = kind
+        self.text = text
+        self.usage = usage
+        self.attempts = attempts
