@@ -1,0 +1,156 @@
+"""Texts to vectors: one encoder behind a cache, shared by all coroutines of a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from harness.encoders import Encoder, HashingEncoder, SentenceEncoder
+from harness.spec import EmbedderSpec
+from harness.vectors import Row, VectorStore
+
+_WRITE_EVERY = 256  # vectors lost at most when a run is killed
+
+
+@dataclass
+class _Request:
+    texts: list[str]
+    done: Future = field(default_factory=Future)
+
+
+class Embedder:
+    """Unit vectors of texts, float32, shape (n, dim). Callable from many coroutines at once.
+
+    A text's vector depends on the text and the model alone: bitwise the same alone, in any batch, from the cache. (On
+    another processor the last bits may differ; the key knows the weights and shapes, not the machine.)
+    One worker thread does tokenisation, forward and the disk cache; what callers ask for while it is busy is
+    collected and encoded together next. `truncated` counts the distinct texts longer than `max_tokens`, of which the
+    model sees only the beginning; `computed` the vectors computed; `damaged` the cache rows that had to be dropped.
+    """
+
+    def __init__(self, spec: EmbedderSpec, encoder: Encoder, cache_dir: Path | None):
+        self.dim = spec.dim
+        self.max_tokens = spec.max_tokens
+        self.computed = 0
+        self._encoder = encoder
+        self._cache_dir = cache_dir
+        self._store: VectorStore | None = None
+        self._known: dict[str, np.ndarray] = {}
+        self._too_long: set[str] = set()
+        self._queue: deque[_Request] = deque()
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embed")
+
+    @property
+    def truncated(self) -> int:
+        return len(self._too_long)
+
+    @property
+    def damaged(self) -> int:
+        return self._store.damaged if self._store else 0
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of `text` as the model would see it untruncated: compare with `max_tokens`."""
+        return self._encoder.count_tokens(text)
+
+    async def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """(len(texts), dim) float32 unit rows, in the order of `texts`.
+
+        ValueError for an empty text (it has no meaning to encode), DataError for unusable weights, RecordError for
+        an unusable cache.
+        """
+        for place, text in enumerate(texts):
+            if not text.strip():
+                raise ValueError(f"text {place} of {len(texts)} to encode is empty")
+        missing = list(dict.fromkeys(text for text in texts if text not in self._known))
+        if missing:
+            request = _Request(missing)
+            self._queue.append(request)
+            self._worker.submit(self._work)
+            await asyncio.wrap_future(request.done)
+        if not texts:
+            return np.empty((0, self.dim), dtype=np.float32)
+        return np.stack([self._known[text] for text in texts])
+
+    async def aclose(self) -> None:
+        """Let the worker finish and close the cache. No `encode` afterwards."""
+        self._worker.submit(self._close)
+        await asyncio.to_thread(self._worker.shutdown)
+
+    def _work(self) -> None:
+        """In the worker thread: everything that waits, at once. (Submitted once per request; the first finds all.)"""
+        waiting: list[_Request] = []
+        while self._queue:
+            waiting.append(self._queue.popleft())
+        try:
+            texts = dict.fromkeys(text for request in waiting for text in request.texts)
+            self._fill([text for text in texts if text not in self._known], waiting)
+        except BaseException as error:
+            for request in waiting:
+                _settle(request.done, error)
+            return
+        for request in waiting:
+            _settle(request.done)
+
+    def _fill(self, texts: list[str], waiting: list[_Request]) -> None:
+        if not texts:
+            return
+        if self._cache_dir is not None and self._store is None:
+            self._store = VectorStore(self._cache_dir, self._encoder.identity, self.dim)
+        if self._store is not None:
+            for text, row in self._store.read(texts).items():
+                self._keep(text, row)
+            texts = [text for text in texts if text not in self._known]
+        unsaved: list[tuple[str, Row]] = []
+        try:
+            for batch in self._encoder.batches(texts) if texts else ():
+                for position, vector, tokens in zip(batch.positions, batch.vectors, batch.tokens, strict=True):
+                    row = Row(tokens, vector)
+                    self._keep(texts[position], row)
+                    self.computed += 1
+                    unsaved.append((texts[position], row))
+                if len(unsaved) >= _WRITE_EVERY:
+                    self._save(unsaved)
+                if all(request.done.cancelled() for request in waiting):
+                    return  # interrupted: nobody waits for the rest
+        finally:
+            self._save(unsaved)
+
+    def _keep(self, text: str, row: Row) -> None:
+        self._known[text] = row.vector
+        if row.tokens > self.max_tokens:
+            self._too_long.add(text)
+
+    def _save(self, rows: list[tuple[str, Row]]) -> None:
+        if self._store is not None and rows:
+            self._store.write(rows)
+        rows.clear()
+
+    def _close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+
+def _settle(done: Future, error: BaseException | None = None) -> None:
+    try:
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+    except InvalidStateError:
+        pass  # its caller was cancelled meanwhile
+
+
+def build_embedder(spec: EmbedderSpec, cache_dir: Path) -> Embedder:
+    """The embedder of a run; its vectors are kept in `<cache_dir>/vectors.sqlite` (hashing needs no cache).
+
+    Cheap: the model loads with the first text that no cache holds. DataError when its weights are nowhere.
+    """
+    if spec.kind == "hashing":
+        return Embedder(spec, HashingEncoder(spec), None)
+    return Embedder(spec, SentenceEncoder(spec), cache_dir)

@@ -1,0 +1,109 @@
+"""The vector cache on disk: text's key -> (tokens, float32 vector), checked row by row."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.errors import RecordError
+
+
+@dataclass(frozen=True)
+class Row:
+    """tokens: length of the text before truncation. vector: (dim,) float32."""
+
+    tokens: int
+    vector: np.ndarray
+
+
+class VectorStore:
+    """`<folder>/vectors.sqlite` (WAL: several runs may share it). Used from one thread.
+
+    What cannot be read back (a row of the wrong size or checksum, a file that is no database) is counted in `damaged`
+    and computed again: a cache never stops a run. What cannot be written does: RecordError.
+    """
+
+    def __init__(self, folder: Path, identity: str, dim: int):
+        self.path = folder / "vectors.sqlite"
+        self.damaged = 0
+        self._identity = identity.encode()
+        self._dim = dim
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._db = self._open()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise RecordError(f"the vector cache {self.path} cannot be opened: {error}") from error
+            self._set_aside()
+            self._db = self._open()
+
+    def key(self, text: str) -> str:
+        """sha256 over what a vector depends on: weights, shapes, text."""
+        return hashlib.sha256(self._identity + b"\0" + text.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def read(self, texts: Sequence[str]) -> dict[str, Row]:
+        """The rows there are; texts without a sound row are left out."""
+        by_key = {self.key(text): text for text in texts}
+        query = "SELECT key, tokens, crc, vector FROM vectors WHERE key IN (SELECT value FROM json_each(?))"
+        try:
+            rows = self._db.execute(query, [json.dumps(list(by_key))]).fetchall()
+        except sqlite3.OperationalError as error:
+            raise RecordError(f"the vector cache {self.path} cannot be read: {error}") from error
+        except sqlite3.DatabaseError:
+            self._db.close()
+            self._set_aside()
+            self._db = self._open()
+            return {}
+        found: dict[str, Row] = {}
+        for key, tokens, crc, blob in rows:
+            if isinstance(blob, bytes) and len(blob) == 4 * self._dim and crc == zlib.crc32(blob):
+                found[by_key[key]] = Row(tokens, np.frombuffer(blob, dtype="<f4"))
+            else:
+                self.damaged += 1
+        return found
+
+    def write(self, rows: Iterable[tuple[str, Row]]) -> None:
+        """Add or replace rows, in one transaction."""
+        values = []
+        for text, row in rows:
+            blob = row.vector.astype("<f4").tobytes()
+            values.append((self.key(text), row.tokens, zlib.crc32(blob), blob))
+        try:
+            with self._db:
+                self._db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", values)
+        except sqlite3.Error as error:
+            raise RecordError(
+                f"the vector cache {self.path} cannot be written: {error}; free its disk or set cache.path"
+            ) from error
+
+    def close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._db.close()
+
+    def _open(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, timeout=60.0)
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=NORMAL")
+            db.execute(
+                "CREATE TABLE IF NOT EXISTS vectors "
+                "(key TEXT PRIMARY KEY, tokens INTEGER, crc INTEGER, vector BLOB) WITHOUT ROWID"
+            )
+        except sqlite3.Error:
+            db.close()
+            raise
+        return db
+
+    def _set_aside(self) -> None:
+        self.damaged += 1
+        for suffix in ("-wal", "-shm"):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+        self.path.replace(self.path.with_suffix(".damaged"))
