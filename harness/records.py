@@ -1,0 +1,213 @@
+"""A run folder: manifest, status, answers, memory. Whole files are replaced atomically, answers are appended.
+
+manifest.json   spec, identity hash, versions, data fingerprint, prompt hashes   (written once)
+status.json     running | finished | failed | stopped, and why
+answers.jsonl   one line a question and trial, appended and flushed to the disk
+memory/<sample_id>/{notes,keywords,topics,edges,...}.jsonl and built.json        (when a memory is complete)
+metrics.json, table.md                                                          (when all is answered)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.errors import RecordError
+
+FORMAT = 1
+"""Version of the folder's layout; another one refuses to resume."""
+
+AnswerKey = tuple[str, int, int]
+"""(sample_id, qa_index, trial)"""
+
+
+def dumps(value: Any, *, indent: bool = False) -> str:
+    """JSON as the records write it. NaN is refused: an unknown number is null or absent."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2 if indent else None)
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Replace a whole file: temporary file beside it, fsync, rename. A reader sees the old or the new one."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+            handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+class RunFolder:
+    """One run's folder, locked for this process while it is open.
+
+    Opening an existing folder resumes it: the identity hash must agree, half-written lines are set aside, and
+    `answers` holds what is already answered. RecordError names the folder and says what to do.
+    """
+
+    def __init__(self, path: Path, identity: str, manifest: Mapping[str, Any], *, fresh: bool = False):
+        self.path = path
+        self.notices: list[str] = []
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = self._acquire(path)
+            if fresh and path.exists():
+                self._set_aside()
+            path.mkdir(exist_ok=True)
+            for leftover in path.rglob(".*.tmp"):
+                leftover.unlink()
+            self.manifest = self._load_or_create_manifest(identity, manifest)
+            self.answers: dict[AnswerKey, dict[str, Any]] = self._load_answers()
+            self._answers_file = (path / "answers.jsonl").open("a", encoding="utf-8")
+        except OSError as error:
+            raise RecordError(f"{path}: cannot be used ({error.strerror}); set run.dir to a writable folder") from error
+
+    @property
+    def run_id(self) -> str:
+        """Who paid for a cached reply: unique to this folder's life, kept over resumptions."""
+        return self.manifest["run_id"]
+
+    def close(self) -> None:
+        if hasattr(self, "_answers_file"):
+            self._answers_file.close()
+        self._lock.release()
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def append_answer(self, record: dict[str, Any]) -> None:
+        """Append one answer and flush it to the disk, so that a kill loses no finished question."""
+        try:
+            self._answers_file.write(dumps(record) + "\n")
+            self._answers_file.flush()
+            os.fsync(self._answers_file.fileno())
+        except OSError as error:
+            raise RecordError(
+                f"{self.path / 'answers.jsonl'}: cannot be written ({error.strerror}); make room, then start again"
+            ) from error
+        self.answers[_key(record)] = record
+
+    def write_memory(self, sample_id: str, tables: Mapping[str, Iterable[Mapping[str, Any]]], built: dict) -> None:
+        """Write a complete memory; built.json comes last and marks it complete."""
+        folder = self.path / "memory" / _safe_name(sample_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, rows in tables.items():
+            write_atomic(folder / f"{name}.jsonl", "".join(dumps(row) + "\n" for row in rows))
+        write_atomic(folder / "built.json", dumps(built, indent=True))
+
+    def read_built(self, sample_id: str) -> dict[str, Any] | None:
+        """The built.json of a complete memory, else None."""
+        return _read_json(self.path / "memory" / _safe_name(sample_id) / "built.json")
+
+    def write_status(self, state: str, message: str = "", **facts: Any) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        write_atomic(
+            self.path / "status.json", dumps({"state": state, "message": message, "updated": now, **facts}, indent=True)
+        )
+
+    def read_status(self) -> dict[str, Any]:
+        return _read_json(self.path / "status.json") or {}
+
+    def read_metrics(self) -> dict[str, Any] | None:
+        return _read_json(self.path / "metrics.json")
+
+    def write_results(self, metrics: dict[str, Any], table: str) -> None:
+        write_atomic(self.path / "metrics.json", dumps(metrics, indent=True) + "\n")
+        write_atomic(self.path / "table.md", table)
+
+    @staticmethod
+    def _acquire(path: Path):
+        from filelock import FileLock, Timeout
+
+        # The lock stands beside the folder, so that `fresh` can move the folder while holding it. It is the
+        # operating system's: a killed process leaves none behind.
+        lock = FileLock(path.parent / f".{path.name}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RecordError(f"{path}: another process is working on this run; wait for it or end it") from None
+        return lock
+
+    def _set_aside(self) -> None:
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        target = self.path.with_name(f"{self.path.name}.old-{stamp}-{uuid.uuid4().hex[:4]}")
+        shutil.move(self.path, target)
+        self.notices.append(f"the earlier run was set aside as {target}")
+
+    def _load_or_create_manifest(self, identity: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        stored = _read_json(self.path / "manifest.json")
+        if stored is None:
+            if (self.path / "answers.jsonl").exists():
+                raise RecordError(
+                    f"{self.path}: answers without a manifest; move the folder away or use run.fresh=true"
+                )
+            created = {"format": FORMAT, "identity": identity, "run_id": uuid.uuid4().hex, **manifest}
+            write_atomic(self.path / "manifest.json", dumps(created, indent=True) + "\n")
+            return created
+        if stored.get("format") != FORMAT or stored.get("identity") != identity:
+            raise RecordError(
+                f"{self.path}: holds another run (identity {str(stored.get('identity'))[:12]}, this one is "
+                f"{identity[:12]}); use run.fresh=true to set it aside"
+            )
+        return stored
+
+    def _load_answers(self) -> dict[AnswerKey, dict[str, Any]]:
+        path = self.path / "answers.jsonl"
+        if not path.exists():
+            return {}
+        good, bad = [], []
+        answers = {}
+        # Split at the newline alone: the text of a reply may hold other line separators.
+        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+            if not line:
+                continue
+            try:
+                record = json.loads(line)
+                answers[_key(record)] = record
+                good.append(line)
+            except (ValueError, KeyError, TypeError):
+                bad.append(line)
+        complete = path.read_bytes().endswith(b"\n") or not good
+        if bad or not complete:
+            damaged = self.path / "answers.damaged.jsonl"
+            if bad:
+                with damaged.open("a", encoding="utf-8") as handle:
+                    handle.writelines(line + "\n" for line in bad)
+                self.notices.append(
+                    f"{len(bad)} unreadable line(s) of answers.jsonl set aside in {damaged.name}; asked again"
+                )
+            write_atomic(path, "".join(line + "\n" for line in good))
+        return answers
+
+
+def _key(record: Mapping[str, Any]) -> AnswerKey:
+    return str(record["sample_id"]), int(record["qa_index"]), int(record["trial"])
+
+
+def _safe_name(sample_id: str) -> str:
+    """A folder name for a sample id; ids of other data sets may hold any character."""
+    return "".join(c if c.isalnum() or c in "-_." else f"%{ord(c):x}" for c in sample_id).lstrip(".") or "%"
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise RecordError(f"{path}: damaged (not JSON); delete it or use run.fresh=true") from None
+    if not isinstance(value, dict):
+        raise RecordError(f"{path}: damaged (not an object); delete it or use run.fresh=true")
+    return value

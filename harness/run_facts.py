@@ -1,0 +1,112 @@
+"""What a run says of itself: the manifest, and the lines that stand above its table."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from harness.locomo.schema import Dataset, Fingerprint
+from harness.memory import MemorySystem
+from harness.runner import total_usage
+from harness.spec import RunSpec
+
+PACKAGES = (
+    "openai",
+    "sentence-transformers",
+    "torch",
+    "faiss-cpu",
+    "leidenalg",
+    "igraph",
+    "xllamacpp",
+    "numpy",
+    "nltk",
+    "pydantic",
+    "hydra-core",
+)
+"""Packages whose version can change a number."""
+
+
+def manifest_values(spec: RunSpec, fingerprint: Fingerprint, prompts: Mapping[str, str]) -> dict[str, Any]:
+    """The manifest's facts. Holds no key: a spec names the environment variable, and user info leaves the URL."""
+    values = dataclasses.asdict(spec)
+    values["backbone"]["base_url"] = without_userinfo(spec.backbone.base_url)
+    return {
+        "spec": values,
+        "versions": versions(),
+        "data": dataclasses.asdict(fingerprint),
+        "prompts": dict(prompts),
+    }
+
+
+def without_userinfo(url: str | None) -> str | None:
+    if not url:
+        return url
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def versions() -> dict[str, str]:
+    """Python, the packages that matter, and the commit of this code ("-dirty" with uncommitted changes)."""
+    found = {"python": platform.python_version(), "bench": _commit()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "absent"
+    return found
+
+
+def _commit() -> str:
+    root = Path(__file__).resolve().parent.parent
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],  # noqa: S607 - git is found on PATH
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return done.stdout.strip() or "unknown"
+
+
+def header_lines(
+    spec: RunSpec, system: type[MemorySystem], dataset: Dataset, facts: Mapping[str, Any], failure: str
+) -> list[str]:
+    """What must be known to read the table, one fact a line. Whatever limits the numbers comes first."""
+    backbone, data = spec.backbone, dataset.fingerprint
+    lines = [f"FAILED: {failure}"] if failure else []
+    if backbone.kind == "scripted":
+        lines.append("backbone: rule-based stand-in, NO LANGUAGE MODEL: these answers are no result")
+    else:
+        lines.append(f"backbone: {backbone.name} ({backbone.model}, {backbone.revision or 'revision not pinned'})")
+    if spec.embedder.kind == "hashing":
+        lines.append("embedder: hashed words, a stand-in for tests: these retrievals are no result")
+    else:
+        lines.append(f"embedder: {spec.embedder.model}")
+    lines.append(f"memory: {spec.label}, evidence {system.evidence_kind}, seed {spec.seed}, trials {spec.trials}")
+    lines.extend(system.table_notices(spec.memory, can_judge=backbone.can_judge))
+    lines.append(
+        f"data: {dataset.name}, sha256 {data.content_sha256[:12]} (content), gold {spec.dataset.gold}, "
+        f"subset {spec.dataset.subset}, {len(dataset.samples)} conversations, {dataset.n_questions} questions"
+    )
+    lines.extend(dataset.notices)
+    lines.append(f"protocol: {spec.protocol.name} asks; both scorers score every reply")
+    lines.append(f"context tokens counted by: {facts['tokenizer']}")
+    if facts["truncated"]:
+        lines.append(f"{facts['truncated']} texts exceed the embedder's {spec.embedder.max_tokens} tokens and were cut")
+    lines.extend(facts["notices"])
+    return lines
+
+
+def overall_usage(built: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """metrics.json's "usage": memories and questions together."""
+    return total_usage([*(one["meter"] for one in built), *(record["usage"] for record in records)])

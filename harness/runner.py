@@ -1,0 +1,315 @@
+"""The controller of a run: build every memory, ask every question, record, resume.
+
+Conversations run at once, and so do the questions of all of them; the chat client bounds what is in flight.
+Nothing here depends on which finishes first: records are keyed, and aggregated in the data's order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from harness.errors import ConfigError, EndpointError, ReplyError
+from harness.llm.types import ChatModel, Meter, Usage
+from harness.locomo.schema import Dataset, Question, Sample
+from harness.memory import Evidence, EvidenceItem, MemorySystem, Query, Services
+from harness.progress import Progress
+from harness.protocol import Protocol
+from harness.records import RunFolder
+from harness.spec import RunSpec
+
+Scorer = Callable[[Question, str, Sequence[EvidenceItem]], dict[str, float]]
+"""(question with its gold, parsed answer, evidence) -> {metric: value}. Injected: scoring lives in eval."""
+
+MARGIN_TOKENS = 48
+"""Kept free in the window for the chat template's own tokens (our choice: templates take 10 to 40)."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run is made of, built by the door."""
+
+    spec: RunSpec
+    dataset: Dataset
+    system: type[MemorySystem]
+    protocol: Protocol
+    chat: ChatModel
+    embedder: Any
+    score: Scorer
+
+
+def context_budget(parts: Parts) -> int:
+    """Tokens of context the answer prompt can take: the window less the reply, the longest question, the frame."""
+    questions = [q.question for sample in parts.dataset.samples for q in sample.questions]
+    longest = max((parts.chat.count_tokens(text) for text in questions), default=0)
+    spec = parts.spec
+    frame = parts.protocol.overhead_tokens(parts.chat.count_tokens)
+    budget = spec.backbone.window - spec.protocol.max_tokens - frame - longest - MARGIN_TOKENS
+    if budget < 1:
+        raise ConfigError(
+            f"backbone.window={spec.backbone.window} leaves no room for evidence beside protocol.max_tokens="
+            f"{spec.protocol.max_tokens} and a frame of {frame + longest} tokens; lower protocol.max_tokens"
+        )
+    return min(budget, spec.protocol.max_context_tokens or budget)
+
+
+async def run(parts: Parts, folder: RunFolder, progress: Progress) -> list[dict[str, Any]]:
+    """Do what is not yet done of a run. Returns what each memory cost and holds, in the data's order.
+
+    An EndpointError that is fatal ends the run with everything so far on the disk; so does a cancellation.
+    """
+    runner = _Runner(parts, folder, progress)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(runner.conversation(sample)) for sample in parts.dataset.samples]
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from None
+    return [task.result() for task in tasks]
+
+
+def _first(errors: BaseExceptionGroup) -> BaseException:
+    """The first real error of a group: its siblings were cancelled because of it."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+class _Runner:
+    def __init__(self, parts: Parts, folder: RunFolder, progress: Progress):
+        self.parts = parts
+        self.folder = folder
+        self.progress = progress
+        self.context_tokens = context_budget(parts)
+        self.conversations = asyncio.Semaphore(parts.spec.run.conversations_at_once)
+        self.questions = asyncio.Semaphore(parts.spec.run.questions_at_once)
+        for record in folder.answers.values():
+            progress.answered += 1
+            progress.errors += record["error"] is not None
+
+    async def conversation(self, sample: Sample) -> dict[str, Any]:
+        async with self.conversations:
+            waiting = [
+                (question, trials) for question in sample.questions if (trials := self._missing_trials(question))
+            ]
+            built = self.folder.read_built(sample.sample_id)
+            if built is None or waiting:
+                # A memory lives in this process alone. After a kill it is built again from the cached replies,
+                # which is exact and costs no call that was already paid for.
+                system, built = await self._build(sample)
+                async with asyncio.TaskGroup() as group:
+                    for question, trials in waiting:
+                        group.create_task(self._ask(system, question, trials))
+            else:
+                self.progress.built += 1
+            return built
+
+    def _missing_trials(self, question: Question) -> list[int]:
+        return [
+            trial
+            for trial in range(self.parts.spec.trials)
+            if (question.sample_id, question.qa_index, trial) not in self.folder.answers
+        ]
+
+    async def _build(self, sample: Sample) -> tuple[MemorySystem, dict[str, Any]]:
+        meter = Meter()
+        services = Services(
+            chat=self.parts.chat,
+            embedder=self.parts.embedder,
+            meter=meter,
+            seed=self.parts.spec.seed,
+            context_tokens=self.context_tokens,
+        )
+        system = self.parts.system(self.parts.spec.memory, services)
+        await system.ingest(sample.conversation)
+        stats = system.stats()
+        built = {
+            "sample_id": sample.sample_id,
+            "turns": len(sample.conversation.turns),
+            **asdict(stats),
+            "meter": meter_values(meter),
+        }
+        self.folder.write_memory(sample.sample_id, system.export(), built)
+        self.progress.built += 1
+        self.progress.tick()
+        return system, built
+
+    async def _ask(self, system: MemorySystem, question: Question, trials: list[int]) -> None:
+        async with self.questions:
+            query = Query(f"{question.sample_id}/{question.qa_index}", question.question, question.category)
+            meter, started = Meter(), time.perf_counter()
+            try:
+                evidence = await system.recall(query, meter)
+            except (ReplyError, EndpointError) as error:
+                if getattr(error, "fatal", False):
+                    raise
+                for trial in trials:
+                    self._record(question, trial, meter, started, error=error)
+                return
+            for trial in trials:
+                await self._answer(system, question, query, evidence, trial, meter, started)
+                # What recall cost is charged to the first trial asked; the others reuse its evidence.
+                meter, started = Meter(), time.perf_counter()
+
+    async def _answer(
+        self,
+        system: MemorySystem,
+        question: Question,
+        query: Query,
+        evidence: Evidence,
+        trial: int,
+        meter: Meter,
+        started: float,
+    ) -> None:
+        request = self.parts.protocol.request(question, evidence.context, seed=self.parts.spec.seed, trial=trial)
+        try:
+            reply = await system.answer(query, evidence, meter)
+            if reply is None:
+                reply = await self.parts.chat.complete(
+                    request.messages,
+                    schema=request.schema,
+                    temperature=request.temperature,
+                    max_tokens=request.max_tokens,
+                    purpose="answer",
+                    meter=meter,
+                    trial=trial,
+                )
+        except (ReplyError, EndpointError) as error:
+            if getattr(error, "fatal", False):
+                raise
+            self._record(question, trial, meter, started, evidence=evidence, options=request.options, error=error)
+            return
+        answer = self.parts.protocol.parse(reply, request)
+        scores = self.parts.score(question, answer, evidence.items)
+        self._record(
+            question,
+            trial,
+            meter,
+            started,
+            evidence=evidence,
+            options=request.options,
+            reply=reply.text,
+            answer=answer,
+            scores=scores,
+        )
+
+    def _record(
+        self,
+        question: Question,
+        trial: int,
+        meter: Meter,
+        started: float,
+        *,
+        evidence: Evidence | None = None,
+        options: Sequence[str] | None = None,
+        reply: str | None = None,
+        answer: str | None = None,
+        scores: dict[str, float] | None = None,
+        error: ReplyError | EndpointError | None = None,
+    ) -> None:
+        if isinstance(error, ReplyError):
+            reply = error.text
+        context = evidence.context if evidence else ""
+        self.folder.append_answer(
+            {
+                "sample_id": question.sample_id,
+                "qa_index": question.qa_index,
+                "trial": trial,
+                "category": question.category,
+                "question": question.question,
+                "gold": question.reference,
+                "gold_evidence": list(question.evidence),
+                "reply": reply,
+                "answer": answer,
+                "options": list(options) if options else None,
+                "evidence": [evidence_values(item) for item in evidence.items] if evidence else [],
+                "context_tokens": self.parts.chat.count_tokens(context) if context else 0,
+                "trace": dict(evidence.trace) if evidence else {},
+                "scores": scores or {},
+                "usage": usage_values(meter),
+                "fallbacks": dict(meter.fallbacks),
+                "latency_s": round(time.perf_counter() - started, 4),
+                "error": {"kind": error.kind, "message": str(error)} if error else None,
+            }
+        )
+        self.progress.answered += 1
+        self.progress.errors += error is not None
+        self.progress.tick()
+
+
+def evidence_values(item: EvidenceItem) -> dict[str, Any]:
+    """An evidence item as the records write it."""
+    return {
+        "dia_ids": list(item.dia_ids),
+        "paths": list(item.paths),
+        "rank": item.rank,
+        "round": item.round,
+        "score": round(float(item.score), 6),
+        "date": item.date.isoformat() if item.date else None,
+        "ends": list(item.ends) if item.ends is not None else None,
+        "text": item.text,
+    }
+
+
+def usage_values(meter: Meter) -> dict[str, Any]:
+    return {
+        "calls": meter.calls,
+        "computed_calls": meter.computed,
+        "cached_calls": meter.cached,
+        "prompt_tokens": meter.usage.prompt_tokens,
+        "completion_tokens": meter.usage.completion_tokens,
+        "usd": round(meter.usage.usd, 6),
+    }
+
+
+def meter_values(meter: Meter) -> dict[str, Any]:
+    return {
+        **usage_values(meter),
+        "errors": meter.errors,
+        "repaired": meter.repaired,
+        "latency_s": round(meter.latency_s, 4),
+        "purposes": dict(meter.purposes),
+        "repairs": dict(meter.repairs),
+        "fallbacks": dict(meter.fallbacks),
+    }
+
+
+def total_usage(usages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Sum of usage dictionaries, keys as in metrics.json."""
+    keys = (*usage_values(Meter(usage=Usage())),)
+    return {key: round(sum(usage[key] for usage in usages), 6) for key in keys}
+
+
+def memory_values(built: Sequence[dict[str, Any]], collapsed: Sequence[bool]) -> dict[str, Any]:
+    """metrics.json's "memory": counts summed over the conversations; `collapsed` says which of them collapsed."""
+
+    def merged_counts(key: str) -> dict[str, int]:
+        totals: dict[str, int] = {}
+        for one in built:
+            for name, count in one["meter"][key].items():
+                totals[name] = totals.get(name, 0) + count
+        return totals
+
+    distributions: dict[str, list[float]] = {}
+    for one in built:
+        for name, values in one["distributions"].items():
+            distributions.setdefault(name, []).extend(values)
+    return {
+        "calls": sum(one["meter"]["calls"] for one in built),
+        "errors": sum(one["meter"]["errors"] for one in built),
+        "repaired_replies": sum(one["meter"]["repaired"] for one in built),
+        **{
+            key: sum(one[key] for one in built)
+            for key in ("notes", "merges", "links", "appends", "merged_turns", "turns")
+        },
+        "largest": max((one["largest"] for one in built), default=0),
+        "collapsed": any(collapsed),
+        "collapsed_conversations": [one["sample_id"] for one, yes in zip(built, collapsed, strict=True) if yes],
+        "fallbacks": merged_counts("fallbacks"),
+        "repairs": merged_counts("repairs"),
+        "notices": sorted({notice for one in built for notice in one["notices"]}),
+        "distributions": distributions,
+    }

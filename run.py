@@ -1,0 +1,236 @@
+"""The door of memfly-bench: compose, validate, plan, run, report. `python run.py --help` lists the groups."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from harness.compose import build_spec, folder_name, run_identity
+from harness.errors import BenchError, ThresholdError
+
+ROOT = Path(__file__).resolve().parent
+
+
+def say(line: str) -> None:
+    """A line for the person at the terminal; results alone go to standard output."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def execute(values: dict[str, Any]) -> str:
+    """Run what a composed configuration asks for. Returns the run folder, or "" for a plan.
+
+    Raises BenchError for whatever a person can mend.
+    """
+    plan_only = values.pop("plan")
+    spec, system = build_spec(values)
+
+    from harness.llm import servers
+    from harness.locomo.loader import load_dataset
+    from harness.plan import make_plan, shape_of
+    from harness.prompts import prompt_hashes
+    from harness.protocol import build_protocol
+
+    if not plan_only and spec.cache.mode != "replay":
+        servers.check(spec.backbone)
+    dataset = load_dataset(spec.dataset)
+    if not dataset.n_questions:
+        raise BenchError("this slice of the data set holds no question; widen dataset.max_sessions or max_turns")
+    protocol = build_protocol(spec.protocol)
+    plan = make_plan(
+        spec, system.plan(spec.memory, shape_of(dataset), can_judge=spec.backbone.can_judge), dataset.n_questions
+    )
+    prompts = prompt_hashes((*system.prompt_files, *protocol.prompt_files))
+    identity = run_identity(spec, dataset.fingerprint.content_sha256, prompts)
+    path = Path(spec.run.dir) / folder_name(spec, identity)
+    say(f"{spec.label} | {spec.backbone.name} | {dataset.name} | {spec.protocol.name} | {path}")
+    for notice in dataset.notices:
+        say(f"  {notice}")
+    say(f"  {len(dataset.samples)} conversations, {dataset.n_questions} questions, {spec.trials} trial(s)")
+    say(f"  {plan.line()}")
+    if plan_only:
+        return ""
+
+    from harness.records import RunFolder
+    from harness.run_facts import manifest_values
+
+    manifest = manifest_values(spec, dataset.fingerprint, prompts)
+    with RunFolder(path, identity, manifest, fresh=spec.run.fresh) as folder:
+        for notice in folder.notices:
+            say(f"  {notice}")
+        if folder.read_metrics() is not None and folder.read_status().get("state") in ("finished", "failed"):
+            say("  already finished: nothing to compute (run.fresh=true runs it again)")
+        else:
+            work(spec, system, dataset, protocol, folder)
+        return report(folder, path)
+
+
+def work(spec, system, dataset, protocol, folder) -> None:
+    """Build, ask, aggregate, write. Leaves status.json telling how it ended, whatever happens."""
+    from eval.aggregate import aggregate
+    from harness.run_facts import header_lines, overall_usage
+    from harness.runner import memory_values
+
+    before = folder.read_status().get("elapsed_s", 0.0)
+    started = time.monotonic()
+
+    def status(state: str, message: str = "", **facts: Any) -> None:
+        folder.write_status(
+            state,
+            message,
+            answered=len(folder.answers),
+            total=dataset.n_questions * spec.trials,
+            elapsed_s=round(before + time.monotonic() - started, 3),
+            **facts,
+        )
+
+    status("running")
+    try:
+        built, facts = asyncio.run(session(spec, system, dataset, protocol, folder))
+        from eval.aggregate import collapsed
+
+        memory = memory_values(built, [collapsed(one) for one in built])
+        ordered = [
+            folder.answers[(q.sample_id, q.qa_index, trial)]
+            for sample in dataset.samples
+            for q in sample.questions
+            for trial in range(spec.trials)
+        ]
+        wall_s = round(before + time.monotonic() - started, 3)
+        metrics = aggregate(ordered, memory=memory, usage=overall_usage(built, ordered), wall_s=wall_s)
+        failure = threshold_failure(metrics, spec.run.max_error_rate)
+        lines = header_lines(spec, system, dataset, facts, failure)
+        from eval.table import markdown
+
+        metrics["header"] = lines
+        folder.write_results(metrics, markdown(metrics, lines, spec.label))
+        status("failed" if failure else "finished", failure)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        status("stopped", "interrupted; start it again to go on")
+        raise KeyboardInterrupt from None
+    except BenchError as error:
+        status("stopped", str(error))
+        raise
+    except Exception as error:
+        status("stopped", f"unexpected {type(error).__name__}")
+        raise
+
+
+async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], dict[str, Any]]:
+    """One process's share of a run: start what must be started, run, close it again."""
+    from eval.score import score_question
+    from harness.embed import build_embedder
+    from harness.llm.build import build_chat
+    from harness.llm.cache import ReplyCache
+    from harness.llm.servers import serve
+    from harness.progress import Progress
+    from harness.runner import Parts, run
+
+    task = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    # Without the shared cache the replies still stand in the run's own folder: a killed run pays nothing twice.
+    shared = Path(spec.cache.path)
+    cache = ReplyCache(folder.path / "replies" if spec.cache.mode == "off" else shared, spec.cache.mode, folder.run_id)
+    embedder = build_embedder(spec.embedder, shared)
+    try:
+        async with serve(spec.backbone, folder.path / "logs", say) as endpoint:
+            chat = build_chat(spec.backbone, cache, base_url=endpoint.base_url, api_key=endpoint.api_key)
+            progress = Progress(
+                len(dataset.samples), dataset.n_questions * spec.trials, chat.live, quiet=not spec.run.progress
+            )
+            progress.start()
+            try:
+                built = await run(Parts(spec, dataset, system, protocol, chat, embedder, score_question), folder, progress)
+            finally:
+                progress.stop()
+                await chat.aclose()
+            return built, {"notices": chat.notices, "tokenizer": chat.tokenizer_name, "truncated": embedder.truncated}
+    finally:
+        await embedder.aclose()
+        cache.close()
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+def threshold_failure(metrics: dict[str, Any], limit: float) -> str:
+    """Why the run fails its error threshold, or "". Answers and memory calls are held against it separately."""
+    answers = metrics["n_error"] / metrics["n_total"]
+    calls = metrics["memory"]["calls"]
+    memory = metrics["memory"]["errors"] / calls if calls else 0.0
+    reasons = [
+        f"{rate:.1%} of the {what} failed"
+        for rate, what in ((answers, "questions"), (memory, "memory calls"))
+        if rate > limit
+    ]
+    return f"{' and '.join(reasons)}, above run.max_error_rate={limit:g}" if reasons else ""
+
+
+def report(folder, path: Path) -> str:
+    """Print the stored table and where the records are; raise if the run failed its threshold."""
+    from rich.console import Console
+
+    from eval.table import render
+
+    metrics = folder.read_metrics()
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(render(metrics, metrics["header"], path.name))
+    print(f"records: {path}")
+    status = folder.read_status()
+    if status["state"] == "failed":
+        raise ThresholdError(f"{path}: {status['message']}; the records are complete, cache.mode=refresh asks again")
+    return str(path)
+
+
+_failure: list[BaseException] = []
+"""The error of a single run: Hydra prints an extra line for one that leaves the job, so it is carried past it."""
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+def task(cfg: DictConfig) -> str:
+    values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    sweep = HydraConfig.get().mode == RunMode.MULTIRUN
+    if sweep:
+        say(f"\n#{HydraConfig.get().job.num} {' '.join(HydraConfig.get().overrides.task)}")
+    try:
+        return execute(values)
+    except BenchError as error:
+        if sweep:
+            say(f"run.py: {error}")
+            raise
+        _failure.append(error)
+        return ""
+
+
+def main() -> int:
+    """Exit status: 0 done, 1 finished above its error threshold, 2 an error to mend, 130 interrupted."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing and exiting itself
+    os.chdir(ROOT) if not Path("conf").exists() else None
+    try:
+        task()
+        if _failure:
+            raise _failure[0]
+    except ThresholdError as error:
+        say(f"run.py: {error}")
+        return 1
+    except (BenchError, HydraException, OmegaConfBaseException) as error:
+        say("run.py: " + " ".join(str(error).split()))
+        return 2
+    except KeyboardInterrupt:
+        say("run.py: interrupted; everything so far is kept, start it again to go on")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
