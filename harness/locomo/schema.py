@@ -30,12 +30,16 @@ class Turn:
 
 @dataclass(frozen=True)
 class Observation:
-    """A statement the data set derived from a session, with the turns it cites (may be empty after repair)."""
+    """A statement the data set derived from a session, with the turns it cites (may be empty after repair).
+
+    `evidence_raw` is the file's own string or strings.
+    """
 
     session: int
     speaker: str
     text: str
     dia_ids: tuple[str, ...]
+    evidence_raw: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Question:
 
     `evidence` holds the repaired, existing dia_ids; `evidence_raw` the file's strings.
     `answer` is the gold of categories 1-4 (and of 2 items of category 5); `adversarial_answer` is
-    category 5's trap.
+    category 5's trap. `answer_raw` and `adversarial_answer_raw` are the file's own values, before any repair.
     """
 
     sample_id: str
@@ -81,6 +85,8 @@ class Question:
     adversarial_answer: str | None
     evidence: tuple[str, ...]
     evidence_raw: tuple[str, ...]
+    answer_raw: str | int | None = None
+    adversarial_answer_raw: str | None = None
 
     @property
     def reference(self) -> str:
