@@ -1,0 +1,129 @@
+"""Every configuration the groups can form composes, and an ablation does what its name says."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+from harness.compose import build_spec, folder_name
+from harness.errors import ConfigError
+from harness.spec import identity_hash, identity_values
+
+ROOT = Path(__file__).resolve().parent.parent
+CONF = ROOT / "conf"
+GROUPS = {
+    group: sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+    for group in ("backbone", "memory", "ablation", "dataset", "embedder", "protocol")
+}
+ABLATIONS = [name for name in GROUPS["ablation"] if name != "none"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hydra_context():
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield
+
+
+def composed(*overrides):
+    values = OmegaConf.to_container(compose("config", overrides=list(overrides)), resolve=True)
+    values.pop("plan")
+    return build_spec(values)[0]
+
+
+def test_the_promised_groups_are_there():
+    assert GROUPS["backbone"] == ["gpt-4o", "gpt-4o-mini", "qwen3-14b", "qwen3-8b", "scripted", "smollm2"]
+    assert {"memfly", "memfly_plus"} <= set(GROUPS["memory"])
+    assert GROUPS["ablation"] == sorted(
+        ["none", "no_update", "no_denoise", "no_merge", "no_link", "no_topic", "no_keyword", "no_neighbor", "no_ier"]
+    )
+    assert GROUPS["dataset"] == ["locomo10", "sample"]
+    assert GROUPS["protocol"] == ["amem", "locomo"]
+
+
+def test_defaults():
+    spec = composed()
+    assert (spec.backbone.name, spec.memory_name, spec.ablation, spec.dataset.name, spec.protocol.name) == (
+        "smollm2", "memfly", "none", "sample", "amem",
+    )  # fmt: skip
+    assert (spec.cache.mode, spec.seed, spec.trials, spec.run.fresh) == ("use", 0, 1, False)
+    assert (spec.protocol.temperature, spec.protocol.temperature_adversarial, spec.protocol.max_tokens) == (0.7, 0.5, 1000)
+    assert (spec.memory.tau_merge, spec.memory.tau_link) == (0.7, 0.5)
+
+
+@pytest.mark.parametrize(("first", "second"), itertools.combinations(GROUPS, 2))
+def test_all_pairs_compose(first, second):
+    for a, b in itertools.product(GROUPS[first], GROUPS[second]):
+        composed(f"{first}={a}", f"{second}={b}")
+
+
+@pytest.mark.slow
+def test_the_full_product_composes():
+    for choice in itertools.product(*GROUPS.values()):
+        composed(*(f"{group}={name}" for group, name in zip(GROUPS, choice, strict=True)))
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
+def test_experiments_compose(name):
+    composed(f"experiment={name}")
+
+
+@pytest.mark.parametrize("memory", ["memfly", "memfly_plus"])
+def test_every_ablation_changes_the_memory_and_the_identity(memory):
+    specs = {name: composed(f"memory={memory}", f"ablation={name}") for name in ("none", *ABLATIONS)}
+    assert len({identity_hash(spec) for spec in specs.values()}) == 9
+    base = identity_values(specs["none"].memory)
+    for name in ABLATIONS:
+        changed = {key for key, value in identity_values(specs[name].memory).items() if value != base[key]}
+        assert changed, name
+
+
+def test_an_ablation_wins_whatever_the_order_on_the_command_line():
+    before = composed("ablation=no_link", "memory=memfly_plus")
+    after = composed("memory=memfly_plus", "ablation=no_link")
+    assert identity_hash(before) == identity_hash(after) != identity_hash(composed("memory=memfly_plus"))
+
+
+def test_an_ablation_on_a_system_that_lacks_it_is_refused():
+    values = OmegaConf.to_container(compose("config", overrides=["ablation=no_link"]), resolve=True)
+    values.pop("plan")
+    values["memory"] = {"system": "tests.stub_system:Stub", "name": "stub", "k": 2, "link": False}
+    with pytest.raises(ConfigError) as caught:
+        build_spec(values)
+    assert str(caught.value) == (
+        "ablation=no_link is not one of memory=stub: it has no option link; use ablation=none"
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("memory.tau_merge=1.5", "memory.tau_merge=1.5 is refused: Input should be less than or equal to 1"),
+        ("memory.tau_merge=often", "memory.tau_merge='often' is refused: Input should be a valid number"),
+        ("dataset.max_sessions=-1", "dataset.max_sessions=-1 is refused: Input should be greater than or equal to 1"),
+        ("dataset.conversations=conv-26", "dataset.conversations='conv-26' is refused: Input should be a valid list"),
+        ("cache.mode=false", "cache.mode=False is refused: Input should be 'use', 'refresh', 'off' or 'replay'"),
+        ("trials=0", "trials=0 is refused: Input should be greater than or equal to 1"),
+        ("+memory.tua_link=0.5", "memory has no option 'tua_link'; it has: "),
+        ("+run.frehs=true", "run has no option 'frehs'; it has: "),
+        ("memory.system=nowhere:Nobody", "memory.system='nowhere:Nobody' cannot be loaded"),
+        ("memory.system=harness.spec:RunSpec", "memory.system='harness.spec:RunSpec' is not a MemorySystem class"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_one_line(override, message):
+    with pytest.raises(ConfigError) as caught:
+        composed(override)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_off_is_a_mode_and_no_boolean_on_the_command_line():
+    assert composed("cache.mode=off").cache.mode == "off"
+
+
+def test_folder_names_are_deterministic_and_tell_the_run():
+    spec = composed("backbone=scripted", "ablation=no_ier")
+    assert folder_name(spec, "ab" * 32) == "memfly-no_ier-scripted-sample-amem-abababababab"
