@@ -78,9 +78,9 @@ def execute(values: dict[str, Any]) -> str:
 
 def work(spec, system, dataset, protocol, folder) -> None:
     """Build, ask, aggregate, write. Leaves status.json telling how it ended, whatever happens."""
-    from eval.aggregate import aggregate
-    from harness.run_facts import header_lines, overall_usage
-    from harness.runner import memory_values
+    from eval.aggregate import aggregate, failures, memory_totals
+    from eval.table import markdown
+    from harness.run_facts import overall_usage
 
     before = folder.read_status().get("elapsed_s", 0.0)
     started = time.monotonic()
@@ -98,24 +98,22 @@ def work(spec, system, dataset, protocol, folder) -> None:
     status("running")
     try:
         built, facts = asyncio.run(session(spec, system, dataset, protocol, folder))
-        from eval.aggregate import collapsed
-
-        memory = memory_values(built, [collapsed(one) for one in built])
-        ordered = [
+        records = [
             folder.answers[(q.sample_id, q.qa_index, trial)]
             for sample in dataset.samples
             for q in sample.questions
             for trial in range(spec.trials)
         ]
-        wall_s = round(before + time.monotonic() - started, 3)
-        metrics = aggregate(ordered, memory=memory, usage=overall_usage(built, ordered), wall_s=wall_s)
-        failure = threshold_failure(metrics, spec.run.max_error_rate)
-        lines = header_lines(spec, system, dataset, facts, failure)
-        from eval.table import markdown
-
-        metrics["header"] = lines
-        folder.write_results(metrics, markdown(metrics, lines, spec.label))
-        status("failed" if failure else "finished", failure)
+        metrics = aggregate(
+            records,
+            memory=memory_totals({one["sample_id"]: one for one in built}),
+            usage=overall_usage(built, records),
+            wall_s=round(before + time.monotonic() - started, 3),
+        )
+        reasons = failures(metrics, spec.run.max_error_rate)
+        metrics["table"] = table_facts(spec, system, dataset, built, facts) | {"failures": list(reasons)}
+        folder.write_results(metrics, markdown(metrics, **table_options(metrics)))
+        status("failed" if reasons else "finished", "; ".join(reasons))
     except (KeyboardInterrupt, asyncio.CancelledError):
         status("stopped", "interrupted; start it again to go on")
         raise KeyboardInterrupt from None
@@ -129,13 +127,20 @@ def work(spec, system, dataset, protocol, folder) -> None:
 
 async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], dict[str, Any]]:
     """One process's share of a run: start what must be started, run, close it again."""
-    from eval.score import score_question
-    from harness.embed import build_embedder
     from harness.llm.build import build_chat
-    from harness.llm.cache import ReplyCache
     from harness.llm.servers import serve
+
+    from eval.evidence import score_evidence
+    from eval.score import score_answer
+    from harness.embed import build_embedder
+    from harness.llm.cache import ReplyCache
     from harness.progress import Progress
     from harness.runner import Parts, run
+
+    def score(question, answer, items) -> dict[str, float]:
+        # Pages and sessions name no turns: recall over them would be another measure.
+        exact = system.evidence_kind == "exact"
+        return score_answer(question, answer) | (score_evidence(question.evidence, items) if exact else {})
 
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
@@ -152,7 +157,7 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
             )
             progress.start()
             try:
-                built = await run(Parts(spec, dataset, system, protocol, chat, embedder, score_question), folder, progress)
+                built = await run(Parts(spec, dataset, system, protocol, chat, embedder, score), folder, progress)
             finally:
                 progress.stop()
                 await chat.aclose()
@@ -163,17 +168,28 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-def threshold_failure(metrics: dict[str, Any], limit: float) -> str:
-    """Why the run fails its error threshold, or "". Answers and memory calls are held against it separately."""
-    answers = metrics["n_error"] / metrics["n_total"]
-    calls = metrics["memory"]["calls"]
-    memory = metrics["memory"]["errors"] / calls if calls else 0.0
-    reasons = [
-        f"{rate:.1%} of the {what} failed"
-        for rate, what in ((answers, "questions"), (memory, "memory calls"))
-        if rate > limit
-    ]
-    return f"{' and '.join(reasons)}, above run.max_error_rate={limit:g}" if reasons else ""
+def table_facts(spec, system, dataset, built, facts) -> dict[str, Any]:
+    """What a table needs beside the figures; kept in metrics.json, so that a finished run prints it again."""
+    from harness.run_facts import header_lines
+
+    lines = header_lines(spec, system, dataset, facts)
+    lines += sorted({f"memory: {notice}" for one in built for notice in one["notices"]})
+    whole = dataset.fingerprint.is_locomo10 and dataset.n_questions == dataset.fingerprint.questions
+    comparable = {"backbone": spec.backbone.name, "label": spec.label, "protocol": spec.protocol.name}
+    return {"title": spec.label, "lines": lines, "comparable": comparable | {"full_locomo10": whole}}
+
+
+def table_options(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of eval.table's renderers from the facts kept in metrics.json."""
+    from eval.published import reference_for
+
+    facts = metrics["table"]
+    return {
+        "header_lines": facts["lines"],
+        "title": facts["title"],
+        "reference": reference_for(**facts["comparable"]),
+        "failures": facts["failures"],
+    }
 
 
 def report(folder, path: Path) -> str:
@@ -183,8 +199,7 @@ def report(folder, path: Path) -> str:
     from eval.table import render
 
     metrics = folder.read_metrics()
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(render(metrics, metrics["header"], path.name))
+    Console(width=None if sys.stdout.isatty() else 120).print(render(metrics, **table_options(metrics)))
     print(f"records: {path}")
     status = folder.read_status()
     if status["state"] == "failed":

@@ -78,12 +78,10 @@ def _commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def header_lines(
-    spec: RunSpec, system: type[MemorySystem], dataset: Dataset, facts: Mapping[str, Any], failure: str
-) -> list[str]:
-    """What must be known to read the table, one fact a line. Whatever limits the numbers comes first."""
+def header_lines(spec: RunSpec, system: type[MemorySystem], dataset: Dataset, facts: Mapping[str, Any]) -> list[str]:
+    """What must be known to read the table, one fact a line."""
     backbone, data = spec.backbone, dataset.fingerprint
-    lines = [f"FAILED: {failure}"] if failure else []
+    lines = []
     if backbone.kind == "scripted":
         lines.append("backbone: rule-based stand-in, NO LANGUAGE MODEL: these answers are no result")
     else:
@@ -109,4 +107,4 @@ def header_lines(
 
 def overall_usage(built: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """metrics.json's "usage": memories and questions together."""
-    return total_usage([*(one["meter"] for one in built), *(record["usage"] for record in records)])
+    return total_usage([*(one["usage"] for one in built), *(record["usage"] for record in records)])

@@ -42,16 +42,15 @@ class Parts:
 
 
 def context_budget(parts: Parts) -> int:
-    """Tokens of context the answer prompt can take: the window less the reply, the longest question, the frame."""
-    questions = [q.question for sample in parts.dataset.samples for q in sample.questions]
-    longest = max((parts.chat.count_tokens(text) for text in questions), default=0)
+    """Tokens of context the answer prompt can take: the window less the reply and the longest prompt without it."""
+    questions = [q for sample in parts.dataset.samples for q in sample.questions]
     spec = parts.spec
-    frame = parts.protocol.overhead_tokens(parts.chat.count_tokens)
-    budget = spec.backbone.window - spec.protocol.max_tokens - frame - longest - MARGIN_TOKENS
+    frame = parts.protocol.overhead_tokens(parts.chat.count_tokens, questions)
+    budget = spec.backbone.window - spec.protocol.max_tokens - frame - MARGIN_TOKENS
     if budget < 1:
         raise ConfigError(
             f"backbone.window={spec.backbone.window} leaves no room for evidence beside protocol.max_tokens="
-            f"{spec.protocol.max_tokens} and a frame of {frame + longest} tokens; lower protocol.max_tokens"
+            f"{spec.protocol.max_tokens} and a frame of {frame} tokens; lower protocol.max_tokens"
         )
     return min(budget, spec.protocol.max_context_tokens or budget)
 
@@ -130,7 +129,14 @@ class _Runner:
             "sample_id": sample.sample_id,
             "turns": len(sample.conversation.turns),
             **asdict(stats),
-            "meter": meter_values(meter),
+            "calls": meter.calls,
+            "errors": meter.errors,
+            "repaired_replies": meter.repaired,
+            "repairs": dict(meter.repairs),
+            "fallbacks": dict(meter.fallbacks),
+            "purposes": dict(meter.purposes),
+            "latency_s": round(meter.latency_s, 4),
+            "usage": usage_values(meter),
         }
         self.folder.write_memory(sample.sample_id, system.export(), built)
         self.progress.built += 1
@@ -265,51 +271,7 @@ def usage_values(meter: Meter) -> dict[str, Any]:
     }
 
 
-def meter_values(meter: Meter) -> dict[str, Any]:
-    return {
-        **usage_values(meter),
-        "errors": meter.errors,
-        "repaired": meter.repaired,
-        "latency_s": round(meter.latency_s, 4),
-        "purposes": dict(meter.purposes),
-        "repairs": dict(meter.repairs),
-        "fallbacks": dict(meter.fallbacks),
-    }
-
-
 def total_usage(usages: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Sum of usage dictionaries, keys as in metrics.json."""
     keys = (*usage_values(Meter(usage=Usage())),)
     return {key: round(sum(usage[key] for usage in usages), 6) for key in keys}
-
-
-def memory_values(built: Sequence[dict[str, Any]], collapsed: Sequence[bool]) -> dict[str, Any]:
-    """metrics.json's "memory": counts summed over the conversations; `collapsed` says which of them collapsed."""
-
-    def merged_counts(key: str) -> dict[str, int]:
-        totals: dict[str, int] = {}
-        for one in built:
-            for name, count in one["meter"][key].items():
-                totals[name] = totals.get(name, 0) + count
-        return totals
-
-    distributions: dict[str, list[float]] = {}
-    for one in built:
-        for name, values in one["distributions"].items():
-            distributions.setdefault(name, []).extend(values)
-    return {
-        "calls": sum(one["meter"]["calls"] for one in built),
-        "errors": sum(one["meter"]["errors"] for one in built),
-        "repaired_replies": sum(one["meter"]["repaired"] for one in built),
-        **{
-            key: sum(one[key] for one in built)
-            for key in ("notes", "merges", "links", "appends", "merged_turns", "turns")
-        },
-        "largest": max((one["largest"] for one in built), default=0),
-        "collapsed": any(collapsed),
-        "collapsed_conversations": [one["sample_id"] for one, yes in zip(built, collapsed, strict=True) if yes],
-        "fallbacks": merged_counts("fallbacks"),
-        "repairs": merged_counts("repairs"),
-        "notices": sorted({notice for one in built for notice in one["notices"]}),
-        "distributions": distributions,
-    }

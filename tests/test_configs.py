@@ -50,7 +50,11 @@ def test_defaults():
         "smollm2", "memfly", "none", "sample", "amem",
     )  # fmt: skip
     assert (spec.cache.mode, spec.seed, spec.trials, spec.run.fresh) == ("use", 0, 1, False)
-    assert (spec.protocol.temperature, spec.protocol.temperature_adversarial, spec.protocol.max_tokens) == (0.7, 0.5, 1000)
+    assert (spec.protocol.temperature, spec.protocol.temperature_adversarial, spec.protocol.max_tokens) == (
+        0.7,
+        0.5,
+        1000,
+    )
     assert (spec.memory.tau_merge, spec.memory.tau_link) == (0.7, 0.5)
 
 
@@ -93,9 +97,7 @@ def test_an_ablation_on_a_system_that_lacks_it_is_refused():
     values["memory"] = {"system": "tests.stub_system:Stub", "name": "stub", "k": 2, "link": False}
     with pytest.raises(ConfigError) as caught:
         build_spec(values)
-    assert str(caught.value) == (
-        "ablation=no_link is not one of memory=stub: it has no option link; use ablation=none"
-    )
+    assert str(caught.value) == ("ablation=no_link is not one of memory=stub: it has no option link; use ablation=none")
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ def test_no_pickle_and_no_eval():
             tree = ast.parse(path.read_text(encoding="utf-8"))
             assert not imported(path) & {"pickle", "dill", "shelve"}, path
             calls = {
-                node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+                node.func.id
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
             }
             assert not calls & {"eval", "exec"}, path

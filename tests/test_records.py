@@ -35,7 +35,9 @@ def test_a_half_written_line_is_set_aside(tmp_path, tail):
         handle.write(tail)
     with RunFolder(tmp_path / "run", "id1", {}) as folder:
         assert list(folder.answers) == [("s", 0, 0)]
-        assert folder.notices == ["1 unreadable line(s) of answers.jsonl set aside in answers.damaged.jsonl; asked again"]
+        assert folder.notices == [
+            "1 unreadable line(s) of answers.jsonl set aside in answers.damaged.jsonl; asked again"
+        ]
         folder.append_answer(TWO)
     assert (tmp_path / "run" / "answers.damaged.jsonl").read_text() == tail + "\n"
     with RunFolder(tmp_path / "run", "id1", {}) as folder:

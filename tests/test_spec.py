@@ -20,13 +20,19 @@ def specs():
 
 @pytest.mark.parametrize("cls", specs(), ids=lambda cls: cls.__name__)
 def test_every_field_is_classed(cls):
-    assert {f.name: f.metadata.get("class") for f in dataclasses.fields(cls) if f.metadata.get("class") not in ("identity", "runtime")} == {}
+    assert {
+        f.name: f.metadata.get("class")
+        for f in dataclasses.fields(cls)
+        if f.metadata.get("class") not in ("identity", "runtime")
+    } == {}
 
 
 def test_every_system_config_is_classed():
     from memfly.system import MemFly
 
-    unclassed = [f.name for f in dataclasses.fields(MemFly.Config) if f.metadata.get("class") not in ("identity", "runtime")]
+    unclassed = [
+        f.name for f in dataclasses.fields(MemFly.Config) if f.metadata.get("class") not in ("identity", "runtime")
+    ]
     assert unclassed == []
 
 
