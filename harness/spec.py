@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -209,11 +209,14 @@ def validate(cls: type, values: dict[str, Any], where: str) -> Any:
         return TypeAdapter(cls).validate_python(values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        key = ".".join([where, *(str(part) for part in first["loc"])]).strip(".")
+        *parents, last = (str(part) for part in first["loc"]) if first["loc"] else ("",)
+        group = ".".join([where, *parents]).strip(".")
+        key = f"{group}.{last}".strip(".")
         if first["type"] == "unexpected_keyword_argument":
-            raise ConfigError(
-                f"{where} has no option {first['loc'][-1]!r}; it has: {', '.join(f.name for f in dataclasses.fields(cls))}"
-            ) from None
+            for parent in parents:
+                cls = get_type_hints(cls)[parent]
+            known = ", ".join(f.name for f in dataclasses.fields(cls))
+            raise ConfigError(f"{group or 'the configuration'} has no option {last!r}; it has: {known}") from None
         if first["type"] == "missing":
             raise ConfigError(f"{key} is missing; give it a value") from None
         raise ConfigError(f"{key}={first['input']!r} is refused: {first['msg']}") from None

@@ -58,7 +58,7 @@ def test_defaults():
     assert (spec.memory.tau_merge, spec.memory.tau_link) == (0.7, 0.5)
 
 
-@pytest.mark.parametrize(("first", "second"), itertools.combinations(GROUPS, 2))
+@pytest.mark.parametrize(("first", "second"), [*itertools.combinations(GROUPS, 2)])
 def test_all_pairs_compose(first, second):
     for a, b in itertools.product(GROUPS[first], GROUPS[second]):
         composed(f"{first}={a}", f"{second}={b}")
@@ -111,6 +111,8 @@ def test_an_ablation_on_a_system_that_lacks_it_is_refused():
         ("trials=0", "trials=0 is refused: Input should be greater than or equal to 1"),
         ("+memory.tua_link=0.5", "memory has no option 'tua_link'; it has: "),
         ("+run.frehs=true", "run has no option 'frehs'; it has: "),
+        ("+backbone.server.thread=1", "backbone.server has no option 'thread'; it has: threads, slots"),
+        ("+extra=1", "the configuration has no option 'extra'; it has: backbone, "),
         ("memory.system=nowhere:Nobody", "memory.system='nowhere:Nobody' cannot be loaded"),
         ("memory.system=harness.spec:RunSpec", "memory.system='harness.spec:RunSpec' is not a MemorySystem class"),
     ],

@@ -113,7 +113,7 @@ def test_damaged_whole_files_are_named(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RecordError, match="cannot be used .*set run.dir to a writable folder"):
+    with pytest.raises(RecordError, match=r"cannot be used .*set run.dir to a writable folder"):
         RunFolder(tmp_path / "file" / "run", "id1", {})
 
 
