@@ -1,0 +1,155 @@
+"""From a conversation to a memory: drafts made at once, notes committed strictly in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from harness.llm.words import sentences
+from harness.locomo.schema import Conversation, Turn
+from harness.memory import Services
+from memfly.calls import MERGE, Caller, abandon
+from memfly.candidates import candidates, keyword_overlap
+from memfly.config import MemFlyConfig
+from memfly.gate import Candidate, decide
+from memfly.hierarchy import Hierarchy
+from memfly.ingest import draft
+from memfly.note import Draft, Note, day, embedding_text
+from memfly.replies import Merged
+from memfly.scoring import Content, Scores, embedding_scores, fitted, score_list, score_pairs
+from memfly.topics import evolve
+
+
+@dataclass
+class Counts:
+    """What the gate did. s_red and s_comp: every score given, in order."""
+
+    merges: int = 0
+    links: int = 0
+    appends: int = 0
+    too_long: int = 0
+    """Texts the embedder saw only the beginning of."""
+    s_red: list[float] = field(default_factory=list)
+    s_comp: list[float] = field(default_factory=list)
+
+
+class Builder:
+    """One conversation's ingestion. The result depends on the replies alone, never on their timing."""
+
+    def __init__(self, config: MemFlyConfig, services: Services, caller: Caller):
+        self.config = config
+        self.services = services
+        self.caller = caller
+        self.scoring = config.resolve_scoring(services.chat.can_judge)
+        self.hierarchy = Hierarchy(services.embedder.dim)
+        self.counts = Counts()
+        self._since_topics = 0
+
+    async def build(self, conversation: Conversation) -> None:
+        """Ingest every turn. The chat model limits how many extraction calls are in flight."""
+        jobs = [
+            asyncio.ensure_future(
+                draft(turn, history, self.config, self.caller, self.services.embedder, self.services.meter)
+            )
+            for turn, history in with_history(conversation, self.config.history_turns)
+        ]
+        try:
+            previous: Note | None = None
+            session = 0
+            for job in jobs:
+                made = await job
+                same = previous if made.turn.session == session else None
+                previous, session = await self._commit(made, same), made.turn.session
+        finally:
+            await abandon(jobs)
+        if self._since_topics:
+            await self._evolve()
+
+    async def _commit(self, new: Draft, previous: Note | None) -> Note:
+        """Score, gate, merge or add, link. previous: the note of the session's previous turn."""
+        self._measure(new.context)
+        scored = await self._score(new, previous) if self.config.update else []
+        decision = decide(scored, self.config)
+        if decision.merge_into is None:
+            note = self.hierarchy.add(new)
+            self._since_topics += 1
+            self.counts.appends += decision.is_append
+        else:
+            note = self.hierarchy.notes[decision.merge_into]
+            await self._merge(note, new)
+            self.counts.merges += 1
+        for other, weight in decision.links:
+            self.counts.links += self.hierarchy.link(note.id, other, weight)
+        if self.config.adjacent_edges and self.config.link and previous is not None and previous is not note:
+            self.hierarchy.link(previous.id, note.id, self.config.adjacent_weight)
+        if self._since_topics >= self.config.topic_every:
+            await self._evolve()
+        return note
+
+    async def _score(self, new: Draft, previous: Note | None) -> list[Candidate]:
+        found = candidates(self.hierarchy, new, None if previous is None else previous.id, self.config)
+        olds = [self.hierarchy.notes[note] for note in found]
+        if self.scoring == "embedding":
+            scores = [self._by_embedding(new, old) for old in olds]
+        else:
+            score = score_pairs if self.scoring == "pairwise" else score_list
+            scores = await score(
+                _content_of_draft(new), [_content_of_note(old) for old in olds], self.caller, self.services.meter
+            )
+        self.counts.s_red.extend(s.s_red for s in scores)
+        self.counts.s_comp.extend(s.s_comp for s in scores)
+        return [Candidate(note, s) for note, s in zip(found, scores, strict=True)]
+
+    def _by_embedding(self, new: Draft, old: Note) -> Scores:
+        cosine = float(new.vector @ old.vector)
+        return embedding_scores(cosine, keyword_overlap(self.hierarchy, new, old), self.config)
+
+    async def _merge(self, note: Note, new: Draft) -> None:
+        """F_merge, then h re-embedded. Fallback "merge_concat": the distinct sentences of both contexts."""
+        old_content, new_content = fitted(
+            [_content_of_note(note), _content_of_draft(new)], self.caller.room(MERGE), self.caller
+        )
+        value = await self.caller.ask(MERGE, Merged, self.services.meter, old=old_content, new=new_content)
+        context = " ".join(value.context.split()) if value else ""
+        if not context:
+            self.services.meter.fallback("merge_concat")
+            context = " ".join(dict.fromkeys([*sentences(note.context), *sentences(new.context)]))
+        turns = [*note.turns, new.turn]
+        text = embedding_text(context, turns) if self.config.embed_raw else context
+        self._measure(text)
+        vector = (await self.services.embedder.encode([text]))[0]
+        self.hierarchy.merge(note, new, context, vector)
+
+    def _measure(self, text: str) -> None:
+        """Count a text that exceeds the embedder's window (a token is at least a character)."""
+        embedder = self.services.embedder
+        if len(text) > embedder.max_tokens and embedder.count_tokens(text) > embedder.max_tokens:
+            self.counts.too_long += 1
+
+    async def _evolve(self) -> None:
+        self.hierarchy.topics = await asyncio.to_thread(
+            evolve,
+            self.hierarchy,
+            smallest=self.config.topic_min,
+            largest=self.config.topic_max,
+            seed=self.services.seed,
+        )
+        self._since_topics = 0
+
+
+def with_history(conversation: Conversation, turns: int) -> list[tuple[Turn, Sequence[Turn]]]:
+    """Every turn with at most `turns` turns before it in its session, oldest first."""
+    return [
+        (turn, session.turns[max(0, place - turns) : place])
+        for session in conversation.sessions
+        for place, turn in enumerate(session.turns)
+    ]
+
+
+def _content_of_note(note: Note) -> Content:
+    return Content(day(note.date), note.context)
+
+
+def _content_of_draft(new: Draft) -> Content:
+    return Content(day(new.turn.date_time), new.context)

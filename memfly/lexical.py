@@ -1,0 +1,47 @@
+"""BM25 over note texts (memfly_plus): exact wording the keywords missed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from harness.llm.words import content_list, words
+
+
+class Lexical:
+    """BM25 of a question over the texts of all notes, stemmed content words (Porter). Built once, after ingestion."""
+
+    def __init__(self, texts: Sequence[str]):
+        import bm25s
+
+        self._index: Any = None
+        corpus = [tokens(text) for text in texts]
+        self._vocabulary = {word for tokenised in corpus for word in tokenised}
+        if self._vocabulary:
+            self._index = bm25s.BM25()
+            self._index.index(corpus, show_progress=False)
+
+    def scores(self, question: str) -> dict[int, float]:
+        """Note id -> score, for the notes that share a word with the question."""
+        asked = [word for word in tokens(question) if word in self._vocabulary]
+        if not asked:
+            return {}
+        return {note: float(score) for note, score in enumerate(self._index.get_scores(asked)) if score > 0}
+
+
+def tokens(text: str) -> list[str]:
+    """Stemmed content words, repeats kept."""
+    return [_stem(base) for word in words(text) for base in content_list(word)]
+
+
+@lru_cache(maxsize=1)
+def _stemmer() -> Any:
+    from nltk.stem.porter import PorterStemmer
+
+    return PorterStemmer()
+
+
+@lru_cache(maxsize=65536)
+def _stem(word: str) -> str:
+    return _stemmer().stem(word)
