@@ -1,0 +1,1 @@
+"""Metrics, aggregation, intervals, published numbers and tables."""

@@ -1,0 +1,88 @@
+"""What papers printed for LoCoMo, in percent, with its source. A cell nobody printed is None, never a guess."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from harness.locomo.schema import CATEGORIES
+
+STATUS_ORDER = ("verified", "derived", "second-hand", "unofficial")
+"""Where several sources print a cell, the first of these wins (our choice: closest to the paper's own table)."""
+
+METRIC_FIELDS = {"f1_amem": "f1", "bleu1": "bleu1", "recall": "recall", "hit": "hit_rate"}
+"""Our metric -> field of published.json. The published F1 is taken for A-MEM's scorer (see its note_protocol)."""
+
+BACKBONES = {"gpt-4o": "GPT-4o", "gpt-4o-mini": "GPT-4o-mini", "qwen3-8b": "Qwen3-8B", "qwen3-14b": "Qwen3-14B"}
+"""conf/backbone name -> published name."""
+
+SYSTEMS: dict[str, tuple[str, ...]] = {
+    "memfly": ("MemFly", "MemFly full"),
+    "memfly-no_update": ("w/o Update",),
+    "memfly-no_denoise": ("w/o Denoise",),
+    "memfly-no_merge": ("w/o Merge",),
+    "memfly-no_link": ("w/o Link",),
+    "memfly-no_topic": ("w/o Topic",),
+    "memfly-no_keyword": ("w/o Keyword",),
+    "memfly-no_neighbor": ("w/o Neighbor",),
+    "memfly-no_ier": ("w/o IER",),
+}
+"""RunSpec.label -> published names, the first that has the cell."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A published value in percent. `status`: verified (read in the cited table), derived, second-hand, unofficial."""
+
+    value: float
+    source: str
+    status: str
+
+
+@cache
+def _cells() -> dict[tuple[str, str, str, str], Cell]:
+    records = json.loads((Path(__file__).parent / "published.json").read_text(encoding="utf-8"))["records"]
+    cells: dict[tuple[str, str, str, str], Cell] = {}
+    for record in sorted(records, key=lambda r: STATUS_ORDER.index(r["status"])):
+        for metric, field in METRIC_FIELDS.items():
+            if record.get(field) is not None:
+                key = (record["backbone"], record["system"], record["category"], metric)
+                cells.setdefault(key, Cell(record[field], record["source"], record["status"]))
+    return cells
+
+
+def lookup(backbone: str, system: str, category: str, metric: str) -> Cell | None:
+    """The published cell, or None. Names as papers print them ("Qwen3-8B", "MemFly"); `category` is a name of
+    CATEGORIES, "average" or "average_question_weighted"; `metric` a key of METRIC_FIELDS."""
+    return _cells().get((backbone, system, category, metric))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The published counterpart of one run, by our own row names: category ids "1".."5" and "micro"."""
+
+    backbone: str
+    systems: tuple[str, ...]
+
+    def cells(self, row: str, metric: str) -> list[Cell]:
+        """Every published cell for our row, the one to print first. The papers' averages weigh questions, so they
+        stand beside `micro`; nothing is printed for micro4, macro and macro4."""
+        names: tuple[str, ...] = ("average", "average_question_weighted") if row == "micro" else ()
+        if row.isdigit():
+            names = (CATEGORIES[int(row)],)
+        found = (lookup(self.backbone, system, name, metric) for system in self.systems for name in names)
+        return [cell for cell in found if cell is not None]
+
+    def cell(self, row: str, metric: str) -> Cell | None:
+        """The cell to print beside ours, or None."""
+        return next(iter(self.cells(row, metric)), None)
+
+
+def reference_for(backbone: str, label: str, *, protocol: str, full_locomo10: bool) -> Reference | None:
+    """The published counterpart of a run (config names), or None where the two may not be held side by side:
+    another protocol, a slice or subset, other data, or a system and backbone no paper printed."""
+    if protocol != "amem" or not full_locomo10 or backbone not in BACKBONES or label not in SYSTEMS:
+        return None
+    return Reference(BACKBONES[backbone], SYSTEMS[label])
