@@ -109,7 +109,9 @@ def render(metrics: Mapping[str, Any], header_lines: Sequence[str], title: str, 
         if isinstance(block, Grid):
             table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
             for place, column in enumerate(block.columns):
-                table.add_column(Text(column), justify="right" if place else "left", no_wrap=not place)
+                # Only headers of published columns may wrap, so that no figure is ever folded.
+                wraps = column in PUBLISHED_HEADERS.values()
+                table.add_column(Text(column), justify="right" if place else "left", no_wrap=not wraps)
             for place, row in enumerate(block.rows):
                 if place in block.rules:
                     table.add_section()
