@@ -1,0 +1,293 @@
+"""The one chat client: cache -> attempts -> limiter and retry -> transport -> a reply that fits its schema.
+
+A reply that is empty or does not fit is kept under its attempt number; the next attempt is another request, with a
+short message that says what was wrong. How a schema reaches the model (`BackboneSpec.structured`): "schema" sends
+response_format and never anything else; "prompt" writes it into the prompt; "auto" asks the endpoint one small
+question first, kept in the cache like every reply, and writes it into the prompt if response_format is refused or
+ignored. So which way is taken depends on the endpoint alone, not on which call happened to come first. A single
+schema that is refused later goes into the prompt as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from harness.errors import EndpointError, ReplyError
+from harness.llm import scripted
+from harness.llm.cache import ReplyCache, Row
+from harness.llm.limiter import Limiter
+from harness.llm.retry import Failure, Retrier
+from harness.llm.structured import Unusable, parse_reply, visible_text, wire_schema, with_schema_in_prompt
+from harness.llm.tokens import TokenCounter
+from harness.llm.transport import Outgoing, Transport
+from harness.llm.types import Message, Meter, Reply, Usage
+from harness.llm.usage import Live, charge, usage_of
+from harness.spec import BackboneSpec
+
+Way = Literal["schema", "prompt"]
+
+
+class FormatRefused(Exception):
+    """The endpoint takes no response_format, or not this schema in it. The message is its own."""
+
+
+class _Colour(BaseModel):
+    """The probe's reply: an endpoint that ignores response_format names a colour in words."""
+
+    colour: str
+
+
+_PROBE = [{"role": "user", "content": "Name a colour."}]
+_PROBE_TOKENS = 32
+
+
+class Chat:
+    """Implements ChatModel for one backbone. One instance per event loop; `await aclose()` when done.
+
+    `live`: running totals. `notices`: things said once, for the lines above a table. `tokenizer_name`: who counts
+    tokens. `limiter` and `retrier` are made from the spec unless given (tests give a clock).
+    """
+
+    def __init__(
+        self,
+        spec: BackboneSpec,
+        cache: ReplyCache,
+        transport: Transport,
+        counter: TokenCounter,
+        *,
+        limiter: Limiter | None = None,
+        retrier: Retrier | None = None,
+    ):
+        self.name = spec.name
+        self.window = spec.window
+        self.can_judge = spec.can_judge
+        self.live = Live()
+        self.notices: list[str] = []
+        self.tokenizer_name = counter.name
+        self._spec = spec
+        self._cache = cache
+        self._transport = transport
+        self._count = counter
+        self._limiter = limiter or Limiter(spec.concurrency_start, spec.concurrency_max)
+        self._retrier = retrier or Retrier(spec.retries)
+        self._scripted = spec.kind == "scripted"  # its rules stand in the schema: there is no other way
+        self._way: Way | None = "schema" if self._scripted else None if spec.structured == "auto" else spec.structured
+        self._probing = asyncio.Lock()
+        self._prompted: set[type[BaseModel]] = set()
+        self._extra = {"chat_template_kwargs": {"enable_thinking": False}} if spec.thinking == "qwen3" else {}
+        self._identity = {
+            "model": spec.model,
+            "revision": spec.revision or (scripted.VERSION if self._scripted else None),
+            "dtype": spec.server.dtype if spec.kind == "vllm" else None,
+            "thinking": spec.thinking,
+        }
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of `text` by the backbone's tokenizer, or by the estimate that `tokenizer_name` names."""
+        return self._count(text)
+
+    async def aclose(self) -> None:
+        """Close the connections. The cache belongs to whoever made it."""
+        await self._transport.aclose()
+
+    async def complete(
+        self,
+        messages: list[Message],
+        *,
+        schema: type[BaseModel] | None = None,
+        temperature: float = 0.0,
+        max_tokens: int = 256,
+        purpose: str = "",
+        meter: Meter | None = None,
+        trial: int = 0,
+        **sampling: Any,
+    ) -> Reply:
+        """See ChatModel.complete. `sampling` goes into the request's body as it is (seed, top_p, stop, ...)."""
+        settings = {"temperature": float(temperature), "max_tokens": max_tokens, **sampling}
+        try:
+            return await self._attempts(messages, schema, settings, purpose, meter, trial)
+        except (ReplyError, EndpointError):
+            if meter is not None:
+                meter.errors += 1
+            raise
+
+    async def _attempts(
+        self,
+        messages: list[Message],
+        schema: type[BaseModel] | None,
+        settings: dict[str, Any],
+        purpose: str,
+        meter: Meter | None,
+        trial: int,
+    ) -> Reply:
+        total = Usage()
+        latency = 0.0
+        any_computed = False
+        asked = messages
+        for attempt in range(1, self._spec.attempts + 1):
+            row = await self._reply(asked, schema, settings, trial, attempt, meter)
+            usage, computed = self._charge(row, purpose, meter)
+            total += usage
+            latency += row.latency_s
+            any_computed |= computed
+            try:
+                value, text, repairs = _read(row, schema)
+            except Unusable as problem:
+                kind = problem.kind
+                wrong = "it was cut off at the token limit" if row.finish_reason == "length" else str(problem)
+                asked = [*messages, _correction(wrong, schema)]
+                continue
+            if meter is not None and repairs:
+                meter.repaired += 1
+                meter.repairs.update(repairs)
+            return Reply(text, value, total, not any_computed, attempt, repairs, latency, row.finish_reason)
+        raise ReplyError(
+            kind,
+            f"{self.name}: no usable reply to {purpose or 'a call'} in {self._spec.attempts} attempts; the last: {wrong}",
+            text=row.text or row.reasoning or "",
+            usage=total,
+            attempts=self._spec.attempts,
+        )
+
+    async def _reply(
+        self,
+        messages: list[Message],
+        schema: type[BaseModel] | None,
+        settings: dict[str, Any],
+        trial: int,
+        attempt: int,
+        meter: Meter | None,
+    ) -> Row:
+        """One reply, whatever it is worth; a schema that response_format cannot carry goes into the prompt."""
+        if schema is None:
+            return await self._ask(messages, None, None, settings, trial, attempt)
+        way = await self._way_for(schema, meter)
+        try:
+            return await self._ask(messages, schema, way, settings, trial, attempt)
+        except FormatRefused as refusal:
+            if schema not in self._prompted:
+                self._prompted.add(schema)
+                self._say(f"response_format refused for {schema.__name__}: its schema goes into the prompt ({refusal})")
+        except EndpointError as error:  # in a replay nobody refuses: what was refused then is not there now
+            if error.kind != "replay_miss" or way != "schema" or self._spec.structured != "auto":
+                raise
+        return await self._ask(messages, schema, "prompt", settings, trial, attempt)
+
+    async def _way_for(self, schema: type[BaseModel], meter: Meter | None) -> Way:
+        if self._way is None:
+            async with self._probing:
+                if self._way is None:
+                    self._way = await self._probe(meter)
+        return "prompt" if schema in self._prompted else self._way
+
+    async def _probe(self, meter: Meter | None) -> Way:
+        """Ask for a colour under a schema of which the prompt says nothing: does a JSON object come back?"""
+        settings = {"temperature": 0.0, "max_tokens": _PROBE_TOKENS}
+        try:
+            row = await self._ask(_PROBE, _Colour, "schema", settings, 0, 1)
+        except FormatRefused as refusal:
+            self._say(f"response_format refused: the schema goes into the prompt ({refusal})")
+            return "prompt"
+        except EndpointError as error:
+            if error.kind != "replay_miss":
+                raise
+            return "prompt"
+        self._charge(row, "probe", meter)
+        try:
+            parsed = parse_reply(row.text, row.reasoning, _Colour)
+        except Unusable:
+            parsed = None
+        if parsed is not None and "bare_value" not in parsed.repairs:
+            return "schema"
+        self._say("response_format ignored: the schema goes into the prompt")
+        return "prompt"
+
+    async def _ask(
+        self,
+        messages: list[Message],
+        schema: type[BaseModel] | None,
+        way: Way | None,
+        settings: dict[str, Any],
+        trial: int,
+        attempt: int,
+    ) -> Row:
+        """The reply to one request, from the cache or computed. Raises FormatRefused where the way is "schema"."""
+        wire = None if schema is None else wire_schema(schema, rules=self._scripted)
+        sent = with_schema_in_prompt(messages, schema) if way == "prompt" and schema is not None else messages
+        request = {
+            **self._identity,
+            "messages": sent,
+            "schema": wire,
+            "structured": way,
+            "sampling": settings,
+            "trial": trial,
+            "attempt": attempt,
+        }
+        outgoing = Outgoing(sent, wire if way == "schema" else None, {**settings, **self._extra})
+        try:
+            row, _ = await self._cache.get(request, partial(self._compute, outgoing))
+        except Failure as refusal:
+            if way == "schema" and self._spec.structured == "auto":
+                raise FormatRefused(refusal.message) from None
+            raise EndpointError(
+                refusal.kind,
+                f"{refusal.message}; backbone.structured=prompt puts the schema into the prompt instead",
+                fatal=way == "schema",
+            ) from None
+        return row
+
+    async def _compute(self, outgoing: Outgoing) -> Row:
+        row = await self._retrier.run(partial(self._try, outgoing))
+        if row.prompt_tokens or not row.estimated:
+            return row
+        prompt_tokens = sum(self._count(message["content"]) for message in outgoing.messages)
+        completion_tokens = self._count((row.reasoning or "") + (row.text or ""))
+        return replace(row, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
+
+    async def _try(self, outgoing: Outgoing) -> Row:
+        slot = await self._limiter.acquire()
+        outcome, wait = "other", None
+        self.live.in_flight += 1
+        try:
+            row = await self._transport.send(outgoing)
+            outcome = "ok"
+            return row
+        except Failure as failure:
+            outcome, wait = failure.kind, failure.retry_after
+            raise
+        finally:
+            self.live.in_flight -= 1
+            self._limiter.release(slot, outcome, wait)
+
+    def _charge(self, row: Row, purpose: str, meter: Meter | None) -> tuple[Usage, bool]:
+        if row.estimated and not self._scripted:
+            self._say(f"the endpoint reports no usage: tokens are counted by {self.tokenizer_name}")
+        computed = self._cache.claim(row)
+        usage = usage_of(row, self._spec.price, computed=computed)
+        charge(row, usage, computed=computed, purpose=purpose, live=self.live, meter=meter)
+        return usage, computed
+
+    def _say(self, notice: str) -> None:
+        if notice not in self.notices:
+            self.notices.append(notice)
+
+
+def _read(row: Row, schema: type[BaseModel] | None) -> tuple[BaseModel | None, str, tuple[str, ...]]:
+    """Value, text and repairs of a reply. Raises Unusable."""
+    if schema is not None:
+        parsed = parse_reply(row.text, row.reasoning, schema)
+        return parsed.value, row.text or row.reasoning or "", parsed.repairs
+    text, repairs = visible_text(row.text, row.reasoning)
+    if not text:
+        raise Unusable("empty", "it was empty")
+    return None, text, repairs
+
+
+def _correction(wrong: str, schema: type[BaseModel] | None) -> Message:
+    wanted = "the answer" if schema is None else "the JSON object"
+    return {"role": "user", "content": f"Your last reply cannot be used: {wrong}. Reply with {wanted} alone."}

@@ -1,0 +1,216 @@
+"""What carries one request to a model and brings one reply back: HTTP through the openai package, or the stand-in.
+
+A transport tries once. What fails is raised as retry.Failure with a decision; secrets are scrubbed from its message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from harness.llm.cache import Row
+from harness.llm.retry import Failure, retry_after_seconds
+from harness.llm.scripted import reply_for
+from harness.llm.tokens import estimate
+from harness.llm.types import Message
+
+NO_KEY = "none"
+"""Sent to local servers that want no key: the openai package insists on one."""
+_MAX_BODY = 300
+_SECRETS = re.compile(r"(?i)\b(?:bearer\s+\S+|(?:sk|key|hf|gsk|xai)-[\w-]{8,})")
+_QUOTA_CODES = {"insufficient_quota", "billing_hard_limit_reached", "credit_balance_too_low"}
+_TRANSIENT_STATUS = {408, 409, 425}
+_ENDPOINT_WIDE_STATUS = {404, 405, 410, 501}
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """One request as the transport sends it. `schema` is the wire schema for response_format, or None.
+    `fields`: temperature, max_tokens and what else goes into the body as it is."""
+
+    messages: list[Message]
+    schema: dict[str, Any] | None
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+class Transport(Protocol):
+    async def send(self, request: Outgoing) -> Row:
+        """One try. Raises Failure."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class ScriptedTransport:
+    """The rule-based stand-in in this process: no language model. A reply takes `latency_s` seconds."""
+
+    def __init__(self, latency_s: float = 0.0):
+        self.latency_s = latency_s
+
+    async def send(self, request: Outgoing) -> Row:
+        if self.latency_s:
+            await asyncio.sleep(self.latency_s)
+        text = reply_for(request.messages, request.schema)
+        prompt_tokens = sum(estimate(message["content"]) for message in request.messages)
+        return Row(
+            text,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=estimate(text),
+            estimated=True,
+            latency_s=self.latency_s,
+        )
+
+    async def aclose(self) -> None:
+        return None
+
+
+class OpenAITransport:
+    """Any OpenAI-compatible endpoint. The SDK's own retries are off; proxies of the environment are not used for
+    loopback addresses. The client is made with the first request, inside the running event loop."""
+
+    def __init__(self, model: str, base_url: str | None, api_key: str | None, *, timeout_s: float = 120.0):
+        self.model = model
+        self.base_url = base_url
+        self.timeout_s = timeout_s
+        self._key = api_key
+        self._client: Any = None
+
+    @property
+    def where(self) -> str:
+        """The endpoint for messages: host and path, without user names or passwords."""
+        parts = urlsplit(self.base_url or "https://api.openai.com/v1")
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{host}{port}{parts.path}"
+
+    def _connect(self) -> Any:
+        from openai import AsyncOpenAI, DefaultAioHttpClient
+
+        host = urlsplit(self.base_url or "").hostname or ""
+        loopback = host in ("localhost", "::1") or host.startswith("127.")
+        return AsyncOpenAI(
+            api_key=self._key or NO_KEY,
+            base_url=self.base_url,
+            timeout=self.timeout_s,
+            max_retries=0,
+            http_client=DefaultAioHttpClient(trust_env=not loopback, timeout=self.timeout_s),
+        )
+
+    async def send(self, request: Outgoing) -> Row:
+        import openai
+
+        if self._client is None:
+            self._client = self._connect()
+        body = dict(request.fields)
+        if request.schema is not None:
+            body["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "reply", "strict": True, "schema": request.schema},
+            }
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                completion = await self._client.chat.completions.create(
+                    model=self.model, messages=request.messages, extra_body=body
+                )
+        except (openai.OpenAIError, TimeoutError, ValueError) as error:
+            failure = self._failure(error)
+        else:
+            return self._row(completion, time.perf_counter() - started)
+        raise failure  # outside the handler: the SDK's error, which may quote a key, does not become its context
+
+    def _row(self, completion: Any, latency_s: float) -> Row:
+        choices = getattr(completion, "choices", None)
+        if not choices:
+            raise Failure("server", "transient", f"{self.where} sent a reply without choices")
+        message = choices[0].message
+        extra = message.model_extra or {}
+        reasoning = extra.get("reasoning_content") or extra.get("reasoning")
+        usage = completion.usage
+        prompt_tokens, completion_tokens = (
+            (usage.prompt_tokens or 0, usage.completion_tokens or 0) if usage is not None else (0, 0)
+        )
+        text = message.content if message.content is not None else message.refusal
+        return Row(
+            self._clean(text),
+            reasoning=self._clean(reasoning) if isinstance(reasoning, str) else None,
+            finish_reason=choices[0].finish_reason or "",
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            estimated=not prompt_tokens,
+            latency_s=latency_s,
+        )
+
+    def _clean(self, text: str | None) -> str | None:
+        """Text as it can be kept: no halves of surrogate pairs, and not our key, should an endpoint echo it."""
+        if text is None or (text.isascii() and not self._key):
+            return text
+        return self._without_key(text.encode("utf-8", "replace").decode())
+
+    def _without_key(self, text: str) -> str:
+        return text.replace(self._key, "[key]") if self._key and self._key != NO_KEY else text
+
+    def scrub(self, text: str) -> str:
+        """One line, at most 300 signs, without the key and what looks like one."""
+        return " ".join(_SECRETS.sub("[key]", self._without_key(text)).split())[:_MAX_BODY]
+
+    def _failure(self, error: Exception) -> Failure:
+        import openai
+
+        if isinstance(error, openai.APIStatusError):
+            return self._refusal(error)
+        if isinstance(error, TimeoutError):
+            return Failure("timeout", "transient", f"{self.where} gave no reply in {self.timeout_s:g} s")
+        if isinstance(error, openai.APIConnectionError):
+            return self._connection(error)
+        return Failure("server", "transient", f"{self.where} sent what is no chat completion: {self.scrub(str(error))}")
+
+    def _connection(self, error: Exception) -> Failure:
+        """The SDK's aiohttp backend reports a refused connection as a timeout: the cause tells."""
+        import aiohttp
+
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, aiohttp.ClientConnectorError):
+                reason = self.scrub(str(cause.os_error or cause))
+                return Failure("unreachable", "transient", f"{self.where} cannot be reached: {reason}")
+            if isinstance(cause, aiohttp.ServerTimeoutError | TimeoutError):
+                return Failure("timeout", "transient", f"{self.where} gave no reply in {self.timeout_s:g} s")
+            if isinstance(cause, aiohttp.ClientError):
+                reason = self.scrub(f"{type(cause).__name__} {cause}")
+                return Failure("server", "transient", f"{self.where} broke the connection: {reason}")
+            cause = cause.__cause__ or cause.__context__
+        return Failure("unreachable", "transient", f"{self.where} cannot be reached: {self.scrub(str(error))}")
+
+    def _refusal(self, error: Any) -> Failure:
+        status = error.status_code
+        headers = error.response.headers
+        wait = retry_after_seconds(headers.get("retry-after"), time.time())
+        detail = self.scrub(str(error.message))
+        message = f"{self.where} answered {status} to model {self.model!r}: {detail}"
+        if status in (401, 403):
+            return Failure("auth", "permanent", f"{message}; check the key", fatal=True)
+        if status == 402 or (status == 429 and error.code in _QUOTA_CODES):
+            return Failure("budget", "permanent", f"{message}; the account's budget is used up", fatal=True)
+        if status == 429:
+            return Failure("rate_limited", "rate_limited", message, retry_after=wait)
+        if status in _ENDPOINT_WIDE_STATUS:
+            return Failure("refused", "permanent", f"{message}; check backbone.base_url and backbone.model", fatal=True)
+        if status in _TRANSIENT_STATUS or status >= 500:
+            return Failure("server", "transient", message, retry_after=wait)
+        names_format = status in (400, 415, 422) and _speaks_of_format(error)
+        return Failure("refused", "permanent", message, names_format=names_format)
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+
+def _speaks_of_format(error: Any) -> bool:
+    """Whether a refusal is about response_format or the schema in it."""
+    said = f"{error.message} {error.param or ''}".lower()
+    return any(word in said for word in ("response_format", "json_schema", "response format", "guided", "grammar"))
