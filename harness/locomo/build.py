@@ -26,7 +26,7 @@ def build_samples(tree: Any, file: Path) -> tuple[tuple[Sample, ...], dict[str, 
     """
     repairs: Counter[str] = Counter()
     samples: dict[str, Sample] = {}
-    for position, values in enumerate(Place(file).validate(SAMPLES, tree, "the file")):
+    for position, values in enumerate(Place(file).validate(SAMPLES, tree, "")):
         place = Place(file, name_sample(values, position))
         raw = place.validate(SAMPLE, values, "")
         if raw.sample_id in samples:

@@ -20,7 +20,6 @@ from harness.errors import DataError
 
 _SHOWN = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MISSING = object()
 _ADVICE = {
     "missing": "add it",
     "extra_forbidden": "this key is not of the schema: remove it or correct its name",
@@ -53,8 +52,9 @@ class Place:
         self.sample = sample
 
     def error(self, path: str, found: str, advice: str) -> DataError:
-        """One line: file, sample, path inside it, what was found, what to do."""
+        """One line: file, sample, path inside it ("" is all of it), what was found, what to do."""
         sample = f"sample {self.sample}: " if self.sample else ""
+        path = path or ("the sample" if self.sample else "the file")
         return DataError(f"{self.file}: {sample}{path}: found {found}; {advice}")
 
     def validate(self, adapter: TypeAdapter[Any], value: Any, path: str) -> Any:
@@ -129,11 +129,10 @@ def read_json(file: Path) -> tuple[Any, str]:
 
 def _refused_at(file: Path, tree: Any, keys: tuple[str | int, ...], refused: _Refused) -> DataError:
     """The error for something refused at `keys`, its sample named where the tree has one."""
+    place = Place(file)
     if isinstance(tree, list) and keys and isinstance(keys[0], int):
-        return Place(file, name_sample(tree[keys[0]], keys[0])).error(
-            join("", *keys[1:]) or "the sample", refused.found, refused.advice
-        )
-    return Place(file).error(join("", *keys) or "the file", refused.found, refused.advice)
+        place, keys = Place(file, name_sample(tree[keys[0]], keys[0])), keys[1:]
+    return place.error(join("", *keys), refused.found, refused.advice)
 
 
 def name_sample(sample: Any, position: int) -> str:
