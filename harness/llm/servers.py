@@ -1,0 +1,201 @@
+"""Servers the bench starts by itself: on loopback, with a random key, ended with the run however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import ConfigError, EndpointError
+from harness.llm import server_llamacpp, server_vllm
+from harness.spec import BackboneSpec
+
+GRACE_S = 15.0
+"""Seconds a server has to end by itself before it is killed."""
+_POLL_S = 0.5
+_SAY_EVERY_S = 10.0
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where the model answers. Both None: as the configuration says, nothing was started."""
+
+    base_url: str | None
+    api_key: str | None
+
+
+def check(spec: BackboneSpec) -> None:
+    """Raise ConfigError at once when the key, the program or the weights that `spec` needs are missing."""
+    if spec.base_url is not None or spec.kind == "openai":
+        if spec.base_url is None:
+            raise ConfigError(f"backbone {spec.name!r} is of kind openai and has no base_url; give backbone.base_url")
+        if spec.api_key_env and not os.environ.get(spec.api_key_env, "").strip():
+            raise ConfigError(f"backbone {spec.name!r} needs its key: export {spec.api_key_env}=... and run again")
+    elif spec.kind == "llamacpp":
+        server_llamacpp.check(spec)
+    elif spec.kind == "vllm":
+        server_vllm.find_program(spec)
+
+
+@contextlib.asynccontextmanager
+async def serve(spec: BackboneSpec, log_dir: Path, say: Callable[[str], None]) -> AsyncIterator[Endpoint]:
+    """Start the server that `spec` asks for, wait until it is healthy, end it on leaving.
+
+    Nothing is started when a base URL is given or the kind needs no server. The server's own output is kept in
+    `log_dir`/llamacpp.log or vllm.log. `say` receives lines for people: start, waiting, an unexpected end.
+    EndpointError (fatal) with the log's last lines when it does not come up; ConfigError, DataError as in `check`.
+    """
+    check(spec)
+    if spec.base_url is not None or spec.kind not in ("llamacpp", "vllm"):
+        yield Endpoint(None, None)
+        return
+    key = secrets.token_urlsafe(24)
+    log_dir.mkdir(parents=True, exist_ok=True)
+    server = _Server(spec, log_dir / f"{spec.kind}.log", say)
+    try:
+        if spec.kind == "llamacpp":
+            # Hashing the weights takes a while: not in the event loop.
+            await server.start(*await asyncio.to_thread(server_llamacpp.command, spec, key), announces=True)
+            root = await server.healthy(None)
+        else:
+            port = _free_port()
+            await server.start(*server_vllm.command(spec, port, key), announces=False)
+            root = await server.healthy(f"http://127.0.0.1:{port}")
+        yield Endpoint(f"{root}/v1", key)
+    finally:
+        await server.stop()
+
+
+class _Server:
+    """One server under its keeper (see keeper.py)."""
+
+    def __init__(self, spec: BackboneSpec, log: Path, say: Callable[[str], None]):
+        self._spec = spec
+        self._log = log
+        self._say = say
+        self._keeper: Any = None
+        self._reader: asyncio.Task | None = None
+        self._url: str | None = None
+        self._exit: int | None = None
+        self._changed = asyncio.Event()
+        self._stopping = False
+        self._is_healthy = False
+
+    async def start(self, argv: list[str], environment: dict[str, str], *, announces: bool) -> None:
+        self._log.write_bytes(b"")
+        self._keeper = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            str(Path(__file__).with_name("keeper.py")),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # a Ctrl-C at the terminal must not reach it
+        )
+        order: dict[str, Any] = {
+            "argv": argv,
+            "env": {**os.environ, **environment},
+            "log": str(self._log),
+            "grace_s": GRACE_S,
+            "announces": announces,
+        }
+        self._keeper.stdin.write(json.dumps(order).encode() + b"\n")
+        await self._keeper.stdin.drain()
+        self._reader = asyncio.create_task(self._read())
+        self._say(f"starting {self._spec.kind} with {self._spec.model}; its log: {self._log}")
+
+    async def _read(self) -> None:
+        """What the keeper says, until it is gone."""
+        async for line in self._keeper.stdout:
+            message = json.loads(line)
+            self._url = message.get("url", self._url)
+            self._exit = message.get("exit", self._exit)
+            self._changed.set()
+        if self._exit is None:
+            self._exit = -1  # the keeper died, and the server with it
+            self._changed.set()
+        if self._is_healthy and not self._stopping:
+            self._say(f"{self._spec.kind} ended by itself (status {self._exit}); {self._last_words()}")
+
+    async def healthy(self, url: str | None) -> str:
+        """Wait until the server answers /health with 200; its root URL (None: the one it announces)."""
+        import aiohttp
+
+        began = said = time.monotonic()
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+            while True:
+                if self._exit is not None:
+                    raise EndpointError(
+                        "server",
+                        f"{self._spec.kind} ended while starting (status {self._exit}); {self._last_words()}",
+                        fatal=True,
+                    )
+                if (root := url or self._url) and await _answers(session, f"{root}/health"):
+                    self._is_healthy = True
+                    self._say(f"{self._spec.kind} is ready after {time.monotonic() - began:.1f} s")
+                    return root
+                now = time.monotonic()
+                if now - began > self._spec.server.startup_s:
+                    raise EndpointError(
+                        "server",
+                        f"{self._spec.kind} was not ready after {self._spec.server.startup_s:.0f} s "
+                        f"(backbone.server.startup_s); {self._last_words()}",
+                        fatal=True,
+                    )
+                if now - said >= _SAY_EVERY_S:
+                    said = now
+                    self._say(f"waiting for {self._spec.kind}, {now - began:.0f} s; {self._last_words()}")
+                self._changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), _POLL_S)
+
+    async def stop(self) -> None:
+        """Close the keeper's stdin: it ends the server, by force after GRACE_S."""
+        self._stopping = True
+        if self._keeper is None:
+            return
+        self._keeper.stdin.close()
+        try:
+            await asyncio.wait_for(self._keeper.wait(), GRACE_S + 5)
+        except TimeoutError:
+            self._keeper.kill()
+            await self._keeper.wait()
+        if self._reader is not None:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+
+    def _last_words(self) -> str:
+        """The last lines of the log, as one line."""
+        with contextlib.suppress(OSError), self._log.open("rb") as file:
+            file.seek(max(0, self._log.stat().st_size - 8192))
+            lines = deque((line.strip() for line in file.read().decode("utf-8", "replace").splitlines()), maxlen=400)
+            kept = [line[:200] for line in lines if line][-3:]
+            if kept:
+                return f"{self._log} ends: {' | '.join(kept)}"
+        return f"{self._log} is empty"
+
+
+async def _answers(session: Any, url: str) -> bool:
+    import aiohttp
+
+    try:
+        async with session.get(url) as response:
+            return response.status == 200
+    except (aiohttp.ClientError, TimeoutError):
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
