@@ -9,9 +9,6 @@ from pathlib import Path
 
 from harness.locomo.schema import CATEGORIES
 
-STATUS_ORDER = ("verified", "derived", "second-hand", "unofficial")
-"""Where several sources print a cell, the first of these wins (our choice: closest to the paper's own table)."""
-
 METRIC_FIELDS = {"f1_amem": "f1", "bleu1": "bleu1", "recall": "recall", "hit": "hit_rate"}
 """Our metric -> field of published.json. The published F1 is taken for A-MEM's scorer (see its note_protocol)."""
 
@@ -45,7 +42,7 @@ class Cell:
 def _cells() -> dict[tuple[str, str, str, str], Cell]:
     records = json.loads((Path(__file__).parent / "published.json").read_text(encoding="utf-8"))["records"]
     cells: dict[tuple[str, str, str, str], Cell] = {}
-    for record in sorted(records, key=lambda r: STATUS_ORDER.index(r["status"])):
+    for record in records:  # where two sources quote one cell, the first stands: the paper itself
         for metric, field in METRIC_FIELDS.items():
             if record.get(field) is not None:
                 key = (record["backbone"], record["system"], record["category"], metric)

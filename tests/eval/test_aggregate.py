@@ -78,6 +78,12 @@ def test_evidence_measures_are_over_questions_with_resolvable_evidence():
     assert found["macro"]["recall"] == pytest.approx((1 + 0.75 + 0.5) / 3)
 
 
+def test_an_error_brings_no_score_even_where_its_evidence_was_scored():
+    evidence = {"recall": 1.0, "hit": 1.0, "recall_20t": 1.0, "recall_700w": 1.0}
+    found = run([r if r["error"] is None else r | {"scores": evidence, "context_tokens": 9999} for r in RECORDS])
+    assert found == run()
+
+
 def test_budgets_are_means_over_scored_answers():
     # items 2 1 1 1 1 0; distinct ids 3 1 1 1 1 0; tokens 300 and five times 100
     assert run()["evidence"] == {

@@ -1,6 +1,5 @@
 """The answerers that read nothing, and the bounds they set on LoCoMo-10 (asserted where the file is at hand)."""
 
-import json
 import os
 from pathlib import Path
 
@@ -8,7 +7,9 @@ import pytest
 
 from eval.sanity import SANITY, always_abstain, perfect_copy, trap_only
 from eval.score import score_answer
+from harness.locomo.loader import load_dataset
 from harness.locomo.schema import Question
+from harness.spec import DatasetSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCOMO = Path(os.environ.get("LOCOMO_PATH") or ROOT / "../shared/data/locomo10.json")
@@ -26,20 +27,8 @@ def test_each_answerer():
 def questions():
     if not LOCOMO.exists():
         pytest.skip(f"LoCoMo-10 is not here (LOCOMO_PATH or {LOCOMO})")
-    return [
-        Question(
-            sample["sample_id"],
-            index,
-            qa["category"],
-            qa["question"],
-            str(qa["answer"]) if "answer" in qa else None,
-            qa.get("adversarial_answer"),
-            (),
-            tuple(qa["evidence"]),
-        )
-        for sample in json.loads(LOCOMO.read_text(encoding="utf-8"))
-        for index, qa in enumerate(sample["qa"])
-    ]
+    dataset = load_dataset(DatasetSpec(name="locomo10", path=str(LOCOMO)))
+    return [question for sample in dataset.samples for question in sample.questions]
 
 
 def micro(questions, answerer, metric):
