@@ -33,7 +33,7 @@ def build_chat(
         transport = OpenAITransport(
             spec.model, _address(spec, address), api_key or _key(spec), timeout_s=spec.timeout_s
         )
-    return Chat(spec, cache, transport, counter(spec, address))
+    return Chat(spec, cache, transport, counter(spec))
 
 
 def _address(spec: BackboneSpec, address: str | None) -> str:

@@ -126,6 +126,7 @@ class ReplyCache:
             if self.mode != "replay":
                 db.execute("PRAGMA journal_mode=WAL")
                 db.execute("PRAGMA synchronous=NORMAL")
+                db.execute("PRAGMA wal_autocheckpoint=8000")  # pages: fewer of the syncs that hold up the event loop
                 db.execute("BEGIN IMMEDIATE")  # two processes that open a new file: one makes the tables
             version = db.execute("PRAGMA user_version").fetchone()[0]
             tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
+from harness.errors import BenchError
 from harness.spec import BackboneSpec
 
 _PIECE = re.compile(r"[A-Za-z]{1,5}|[0-9]|\n+|[^\sA-Za-z0-9]")
@@ -22,7 +23,7 @@ def estimate(text: str) -> int:
 
 
 class TokenCounter:
-    """Counts tokens of a text. `name` says who counts: "estimate", "tiktoken:<encoding>" or "hf:<name>"."""
+    """Counts tokens of a text. `name` says who counts: "estimate", "llamacpp", "tiktoken:<encoding>" or "hf:<name>"."""
 
     def __init__(self, name: str, count: Callable[[str], int]):
         self.name = name
@@ -32,19 +33,27 @@ class TokenCounter:
         return self._count(text)
 
 
-def counter(spec: BackboneSpec, base_url: str | None = None) -> TokenCounter:
+def counter(spec: BackboneSpec) -> TokenCounter:
     """The counter that `spec.tokenizer` names, if it can be had offline; else the estimate.
 
-    `base_url` is not asked: a /tokenize request per count would cost more than the call it measures. "llamacpp"
-    is therefore the estimate as well.
+    No endpoint is asked: a /tokenize request per count would cost more than many of the calls it measures.
     """
     kind, _, name = spec.tokenizer.partition(":")
-    count = {"tiktoken": _tiktoken, "hf": _hf}.get(kind, _none)(name)
+    if kind == "llamacpp":
+        count = _llamacpp(spec)
+    else:
+        count = {"tiktoken": _tiktoken, "hf": _hf}[kind](name) if kind in ("tiktoken", "hf") else None
     return TokenCounter("estimate", estimate) if count is None else TokenCounter(spec.tokenizer, count)
 
 
-def _none(name: str) -> None:
-    return None
+def _llamacpp(spec: BackboneSpec) -> Callable[[str], int] | None:
+    """The vocabulary inside the weights' file; None where the file is elsewhere (a base URL) or of another kind."""
+    from harness.llm.server_llamacpp import vocab_counter
+
+    try:
+        return vocab_counter(spec)
+    except (BenchError, ImportError):
+        return None
 
 
 def _tiktoken(name: str) -> Callable[[str], int] | None:

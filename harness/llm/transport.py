@@ -23,6 +23,8 @@ NO_KEY = "none"
 _MAX_BODY = 300
 _SECRETS = re.compile(r"(?i)\b(?:bearer\s+\S+|(?:sk|key|hf|gsk|xai)-[\w-]{8,})")
 _QUOTA_CODES = {"insufficient_quota", "billing_hard_limit_reached", "credit_balance_too_low"}
+_FORMAT_WORDS = ("response_format", "response format", "json_schema", "guided", "grammar")
+"""A 4xx that speaks of one of these refuses the format, or the schema in it, and not the request."""
 _TRANSIENT_STATUS = {408, 409, 425}
 _ENDPOINT_WIDE_STATUS = {404, 405, 410, 501}
 
@@ -124,17 +126,15 @@ class OpenAITransport:
         raise failure  # outside the handler: the SDK's error, which may quote a key, does not become its context
 
     def _row(self, completion: Any, latency_s: float) -> Row:
-        choices = getattr(completion, "choices", None)
-        if not choices:
-            raise Failure("server", "transient", f"{self.where} sent a reply without choices")
-        message = choices[0].message
+        choices = getattr(completion, "choices", None) or [None]
+        message = getattr(choices[0], "message", None)
+        if message is None:
+            raise Failure("server", "transient", f"{self.where} sent what is no chat completion")
         extra = message.model_extra or {}
         reasoning = extra.get("reasoning_content") or extra.get("reasoning")
-        usage = completion.usage
-        prompt_tokens, completion_tokens = (
-            (usage.prompt_tokens or 0, usage.completion_tokens or 0) if usage is not None else (0, 0)
-        )
-        text = message.content if message.content is not None else message.refusal
+        prompt_tokens = getattr(completion.usage, "prompt_tokens", None) or 0
+        completion_tokens = getattr(completion.usage, "completion_tokens", None) or 0
+        text = message.content if message.content is not None else getattr(message, "refusal", None)
         return Row(
             self._clean(text),
             reasoning=self._clean(reasoning) if isinstance(reasoning, str) else None,
@@ -190,8 +190,8 @@ class OpenAITransport:
         status = error.status_code
         headers = error.response.headers
         wait = retry_after_seconds(headers.get("retry-after"), time.time())
-        detail = self.scrub(str(error.message))
-        message = f"{self.where} answered {status} to model {self.model!r}: {detail}"
+        said = _said(error)
+        message = f"{self.where} answered {status} to model {self.model!r}: {self.scrub(said)}"
         if status in (401, 403):
             return Failure("auth", "permanent", f"{message}; check the key", fatal=True)
         if status == 402 or (status == 429 and error.code in _QUOTA_CODES):
@@ -202,7 +202,7 @@ class OpenAITransport:
             return Failure("refused", "permanent", f"{message}; check backbone.base_url and backbone.model", fatal=True)
         if status in _TRANSIENT_STATUS or status >= 500:
             return Failure("server", "transient", message, retry_after=wait)
-        names_format = status in (400, 415, 422) and _speaks_of_format(error)
+        names_format = status in (400, 415, 422) and any(word in said.lower() for word in _FORMAT_WORDS)
         return Failure("refused", "permanent", message, names_format=names_format)
 
     async def aclose(self) -> None:
@@ -210,7 +210,10 @@ class OpenAITransport:
             await self._client.close()
 
 
-def _speaks_of_format(error: Any) -> bool:
-    """Whether a refusal is about response_format or the schema in it."""
-    said = f"{error.message} {error.param or ''}".lower()
-    return any(word in said for word in ("response_format", "json_schema", "response format", "guided", "grammar"))
+def _said(error: Any) -> str:
+    """What the endpoint said in its refusal: the message where there is one, else the body."""
+    body = error.body
+    if isinstance(body, dict):
+        text = body.get("message") or body.get("detail") or body
+        return f"{text} (parameter {body['param']})" if body.get("param") else str(text)
+    return str(body or error.message)

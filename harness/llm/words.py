@@ -36,7 +36,7 @@ _MIN_LETTERS = 3
 
 def _base(word: str) -> str:
     """The word without a possessive or contracted ending: Caroline's -> Caroline, don't -> don."""
-    return re.split(r"['’]", word, maxsplit=1)[0]
+    return word if word.isalnum() else word.partition("'")[0].partition("’")[0]
 
 
 def is_function(word: str) -> bool:
