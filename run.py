@@ -37,19 +37,17 @@ def execute(values: dict[str, Any]) -> str:
     spec, system = build_spec(values)
 
     from harness.llm import servers
-    from harness.locomo.loader import load_dataset
-    from harness.plan import make_plan, shape_of
+    from harness.locomo.loader import load_dataset, shape
+    from harness.plan import make_plan
     from harness.prompts import prompt_hashes
     from harness.protocol import build_protocol
 
     if not plan_only and spec.cache.mode != "replay":
         servers.check(spec.backbone)
     dataset = load_dataset(spec.dataset)
-    if not dataset.n_questions:
-        raise BenchError("this slice of the data set holds no question; widen dataset.max_sessions or max_turns")
     protocol = build_protocol(spec.protocol)
     plan = make_plan(
-        spec, system.plan(spec.memory, shape_of(dataset), can_judge=spec.backbone.can_judge), dataset.n_questions
+        spec, system.plan(spec.memory, shape(dataset), can_judge=spec.backbone.can_judge), dataset.n_questions
     )
     prompts = prompt_hashes((*system.prompt_files, *protocol.prompt_files))
     identity = run_identity(spec, dataset.fingerprint.content_sha256, prompts)

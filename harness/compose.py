@@ -22,12 +22,16 @@ def build_spec(values: dict[str, Any]) -> tuple[RunSpec, type[MemorySystem]]:
     path, name = memory.pop("system"), memory.pop("name")
     ablation = values.get("ablation")
     system = load_system(path)
-    known = {field for field in system.Config.__dataclass_fields__}
-    foreign = sorted(set(memory) - known)
+    # Checked here and not left to the Config, whose author may have forgotten to refuse unknown keys: an option
+    # that does nothing is the worst ablation.
+    known = system.Config.__dataclass_fields__
+    foreign = ", ".join(sorted(set(memory) - set(known)))
     if foreign and ablation != "none":
         raise ConfigError(
-            f"ablation={ablation} is not one of memory={name}: it has no option {', '.join(foreign)}; use ablation=none"
+            f"ablation={ablation} is not one of memory={name}: it has no option {foreign}; use ablation=none"
         )
+    if foreign:
+        raise ConfigError(f"memory={name} has no option {foreign}; it has: {', '.join(known)}")
     config = validate(system.Config, memory, "memory")
     spec = validate(RunSpec, {**values, "system": path, "memory_name": name, "memory": config}, "")
     return spec, system

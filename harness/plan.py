@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.locomo.schema import Dataset
-from harness.memory import CallPlan, DataShape
+from harness.memory import CallPlan
 from harness.spec import RunSpec
 
 ANSWER_TOKENS = (4, 30)
@@ -33,18 +32,6 @@ class Plan:
         if self.usd is not None:
             parts.append(f"${self.usd[0]:.2f} to ${self.usd[1]:.2f}")
         return "plan (nothing cached): " + ", ".join(parts)
-
-
-def shape_of(dataset: Dataset) -> DataShape:
-    """The sizes a plan is made from."""
-    turns = [turn for sample in dataset.samples for turn in sample.conversation.turns]
-    return DataShape(
-        conversations=len(dataset.samples),
-        sessions=sum(len(sample.conversation.sessions) for sample in dataset.samples),
-        turns=len(turns),
-        words=sum(len(turn.full_text.split()) for turn in turns),
-        questions=dataset.n_questions,
-    )
 
 
 def make_plan(spec: RunSpec, system_plan: CallPlan, questions: int) -> Plan:

@@ -47,7 +47,7 @@ def test_a_sweep_runs_every_combination(run_door):
         (("memory.tau_merge=2",), ("memory.tau_merge=2 is refused", "less than or equal to 1")),
         (("memory.tau=0.5",), ("tau",)),
         (("ablation=no_such",), ("no_such", "no_link")),
-        (("memory.system=tests.stub_system:Stub", "~memory.tau_merge"), ("memory has no option",)),
+        (("memory.system=tests.stub_system:Stub",), ("memory=memfly has no option", "tau_merge", "it has: k")),
         (("backbone=gpt-4o",), ("OPENAI_API_KEY",)),
         (("dataset=locomo10", "dataset.path=/nowhere/locomo10.json"), ("/nowhere/locomo10.json",)),
         (("backbone=scripted", "dataset.conversations=[conv-26]"), ("conv-26", "sample-1", "sample-2")),
@@ -88,7 +88,7 @@ def test_a_finished_run_computes_nothing_and_fresh_sets_it_aside(run_door, tmp_p
     assert "set aside" in fresh.stderr
     after = json.loads(path.read_text())
     earlier = json.loads(before)
-    assert earlier["usage"]["computed_calls"] > 0 == earlier["usage"]["cached_calls"] or True
+    assert earlier["usage"]["computed_calls"] > 0
     assert after["usage"]["computed_calls"] == 0
     for timing in ("usage", "wall_s"):
         after.pop(timing), earlier.pop(timing)

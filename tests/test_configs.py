@@ -109,7 +109,7 @@ def test_an_ablation_on_a_system_that_lacks_it_is_refused():
         ("dataset.conversations=conv-26", "dataset.conversations='conv-26' is refused: Input should be a valid list"),
         ("cache.mode=false", "cache.mode=False is refused: Input should be 'use', 'refresh', 'off' or 'replay'"),
         ("trials=0", "trials=0 is refused: Input should be greater than or equal to 1"),
-        ("+memory.tua_link=0.5", "memory has no option 'tua_link'; it has: "),
+        ("+memory.tua_link=0.5", "memory=memfly has no option tua_link; it has: "),
         ("+run.frehs=true", "run has no option 'frehs'; it has: "),
         ("+backbone.server.thread=1", "backbone.server has no option 'thread'; it has: threads, slots"),
         ("+extra=1", "the configuration has no option 'extra'; it has: backbone, "),
