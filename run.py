@@ -125,13 +125,12 @@ def work(spec, system, dataset, protocol, folder) -> None:
 
 async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], dict[str, Any]]:
     """One process's share of a run: start what must be started, run, close it again."""
-    from harness.llm.build import build_chat
-    from harness.llm.servers import serve
-
     from eval.evidence import score_evidence
     from eval.score import score_answer
     from harness.embed import build_embedder
+    from harness.llm.build import build_chat
     from harness.llm.cache import ReplyCache
+    from harness.llm.servers import serve
     from harness.progress import Progress
     from harness.runner import Parts, run
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def rrf(lists: Iterable[Sequence[int]], k: float) -> list[tuple[int, float]]:
@@ -14,9 +14,10 @@ def rrf(lists: Iterable[Sequence[int]], k: float) -> list[tuple[int, float]]:
     for ranked in lists:
         for rank, item in enumerate(ranked, start=1):
             scores[item] = scores.get(item, 0.0) + 1.0 / (k + rank)
-    return by_score(scores)
+    # Rounded, so that the order of summation cannot decide a tie.
+    return by_score({item: round(score, 12) for item, score in scores.items()})
 
 
-def by_score(scores: dict[int, float]) -> list[tuple[int, float]]:
-    """Best first, ties by lower id. Scores are rounded so that the order of summation cannot decide a tie."""
-    return sorted(((i, round(s, 12)) for i, s in scores.items()), key=lambda pair: (-pair[1], pair[0]))
+def by_score(scores: Mapping[int, float]) -> list[tuple[int, float]]:
+    """Best first, ties by lower id."""
+    return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
