@@ -156,9 +156,10 @@ class _Runner:
                     self._record(question, trial, meter, started, error=error)
                 return
             for trial in trials:
+                if trial > 0:
+                    # What recall cost stands in the first trial's record, also when that was written before a kill.
+                    meter, started = Meter(), time.perf_counter()
                 await self._answer(system, question, query, evidence, trial, meter, started)
-                # What recall cost is charged to the first trial asked; the others reuse its evidence.
-                meter, started = Meter(), time.perf_counter()
 
     async def _answer(
         self,

@@ -10,6 +10,8 @@ OVERRIDES = (
     "backbone=scripted",
     "embedder=hashing",
     "memory.scoring=pairwise",
+    "memory.tau_merge=0.1",  # the stand-in's scores are low: these make merges and links happen
+    "memory.tau_link=0.1",
     "dataset.max_sessions=2",
     "dataset.max_questions=6",
     "trials=2",
@@ -68,6 +70,7 @@ def test_there_is_something_to_lose(undisturbed):
     assert len(answers) == metrics["n_total"] == 24  # 2 conversations x 6 questions x 2 trials
     assert metrics["usage"]["computed_calls"] == replies > 200
     assert len(memory) == 8 and all(memory.values())
+    assert metrics["memory"]["merges"] > 0 and metrics["memory"]["links"] > 0
 
 
 @pytest.mark.parametrize(("kind", "number"), MOMENTS, ids=lambda value: str(value))
