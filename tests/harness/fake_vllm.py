@@ -1,0 +1,59 @@
+"""A stand-in for the `vllm` program: `fake_vllm.py serve <model> --port N ...` with /health and chat completions.
+
+Among the arguments, `--fake <mode>`: crash (ends while starting), never (is never healthy), stubborn (ignores
+SIGTERM). It logs its arguments and the ids of itself and of one worker process, which only a group kill ends.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def option(name):
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else None
+
+
+MODE = option("--fake")
+
+
+class Handler(BaseHTTPRequestHandler):
+    asked = 0
+
+    def answer(self, status, value):
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        Handler.asked += 1
+        self.answer(503 if MODE == "never" or Handler.asked < 2 else 200, {"path": self.path})
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers["Authorization"] != f"Bearer {os.environ['VLLM_API_KEY']}":
+            return self.answer(401, {"error": "wrong key"})
+        message = {"role": "assistant", "content": f"a reply of {sys.argv[2]}"}
+        return self.answer(200, {"choices": [{"message": message, "finish_reason": "stop"}]})
+
+    def log_message(self, *args):
+        pass
+
+
+def main():
+    worker = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    print(json.dumps({"argv": sys.argv[1:], "pids": [os.getpid(), worker.pid]}), flush=True)
+    if MODE == "crash":
+        print("Traceback (most recent call last):\n  ...\nValueError: no such model", file=sys.stderr)
+        sys.exit(3)
+    if MODE == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ThreadingHTTPServer((option("--host"), int(option("--port"))), Handler).serve_forever()
+
+
+main()
