@@ -56,7 +56,7 @@ class Limiter:
             if pause > 0:
                 await self._sleep(pause)
                 continue
-            if self.in_flight < int(self.limit) and not self._waiters:
+            if self.in_flight < int(self.limit):
                 self.in_flight += 1
             else:
                 await self._queue()
