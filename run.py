@@ -158,7 +158,7 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
             finally:
                 progress.stop()
                 await chat.aclose()
-            return built, {"notices": chat.notices, "tokenizer": chat.tokenizer_name, "truncated": embedder.truncated}
+            return built, {"notices": [*chat.notices, *cache.notices], "tokenizer": chat.tokenizer_name, "truncated": embedder.truncated}
     finally:
         await embedder.aclose()
         cache.close()
