@@ -2,11 +2,13 @@
 
 import dataclasses
 import typing
+from pathlib import Path
 
 import pytest
 
 from harness import spec as spec_module
 from harness.errors import ConfigError
+from harness.memory import load_system
 from harness.spec import DatasetSpec, RunOptions, identity, identity_hash, identity_values, runtime, validate
 
 
@@ -27,12 +29,13 @@ def test_every_field_is_classed(cls):
     } == {}
 
 
-def test_every_system_config_is_classed():
-    from memfly.system import MemFly
-
-    unclassed = [
-        f.name for f in dataclasses.fields(MemFly.Config) if f.metadata.get("class") not in ("identity", "runtime")
-    ]
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parent.parent / "conf/memory").glob("*.yaml")), ids=lambda p: p.stem
+)
+def test_every_system_config_is_classed(path):
+    (line,) = [line for line in path.read_text().split("\n") if line.startswith("system: ")]
+    config = load_system(line.removeprefix("system: ").strip()).Config
+    unclassed = [f.name for f in dataclasses.fields(config) if f.metadata.get("class") not in ("identity", "runtime")]
     assert unclassed == []
 
 
