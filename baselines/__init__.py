@@ -1,0 +1,1 @@
+"""The compared systems, one file each (arXiv ids in their docstrings), behind the same protocol as MemFly."""
