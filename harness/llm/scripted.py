@@ -5,6 +5,7 @@ an object of rules by property). Inputs are read between tags in the user messag
 
     {"rule": "const", "value": v}
     {"rule": "copy", "tag": t}                  text of the tag
+    {"rule": "lead", "tag": t, "words": n}      the first n words, cut after the last whole sentence among them
     {"rule": "keywords", "tag": t, "max": n}    capitalised runs, then content words
     {"rule": "entities", "tag": t, "max": n}    the same of a question (its question words are function words)
     {"rule": "overlap", "tags": [a, b]}         Jaccard of content words, 2 decimals
@@ -15,6 +16,12 @@ an object of rules by property). Inputs are read between tags in the user messag
     {"rule": "answer", "question": q, "context": c}    see `_answer`
     {"rule": "each", "tag": t, "item": {property: rule}}  one item per repeated tag; inside, tag "." is its text and
     {"rule": "attribute", "name": "id"}                   its attribute (a number where it is one)
+    {"rule": "last", "tag": t}                  text of the last of a repeated tag (a number where it is one)
+    {"rule": "closest", "question": q, "tag": t, "max": n}  ids of the items of a repeated tag that share most content
+                                                words with q, most first; without "max" the first one alone, or null
+    {"rule": "similar", "tag": t, "to": a, "least": x, "name": "id"}  that attribute of each repeated tag whose overlap
+                                                                      with tag a is at least x
+    {"rule": "any", "of": rule}                 whether that rule gives anything
 
 A property without a rule gets its type's empty value. Without a schema the reply is the "answer" rule's text.
 """
@@ -30,7 +37,7 @@ from typing import Any, NamedTuple
 from harness.llm.types import Message
 from harness.llm.words import content_list, content_set, is_function, names_and_words, sentences, words
 
-VERSION = "scripted-1"
+VERSION = "scripted-3"
 """Stands in the cache key in place of a model's revision: raise it when a rule changes what it replies."""
 
 RULE_KEY = "x-scripted"
@@ -126,6 +133,15 @@ def _apply(rule: dict[str, Any], scope: _Scope) -> Any:
         raise ValueError(f"{RULE_KEY} rule {rule!r}: {error} is unknown or missing") from None
 
 
+def _lead(rule: dict[str, Any], scope: _Scope) -> str:
+    kept: list[str] = []
+    for sentence in sentences(scope.tag(rule["tag"])):
+        if kept and len(kept) + len(sentence.split()) > rule["words"]:
+            break
+        kept += sentence.split()
+    return " ".join(kept[: rule["words"]])
+
+
 def _keywords(rule: dict[str, Any], scope: _Scope) -> list[str]:
     return list(names_and_words(scope.tag(rule["tag"]))[: rule.get("max")])
 
@@ -162,8 +178,30 @@ def _each(rule: dict[str, Any], scope: _Scope) -> list[Any]:
 
 
 def _attribute(rule: dict[str, Any], scope: _Scope) -> Any:
-    value = scope.item.attributes.get(rule["name"], "") if scope.item else ""
+    return _typed(scope.item.attributes.get(rule["name"], "") if scope.item else "")
+
+
+def _typed(value: str) -> int | str:
     return int(value) if _INTEGER.match(value) else value
+
+
+def _last(rule: dict[str, Any], scope: _Scope) -> int | str:
+    items = scope.items(rule["tag"])
+    return _typed(items[-1].text) if items else ""
+
+
+def _closest(rule: dict[str, Any], scope: _Scope) -> Any:
+    asked = content_set(scope.tag(rule["question"]))
+    shared = [(len(content_set(item.text) & asked), item) for item in scope.items(rule["tag"])]
+    ranked = sorted((pair for pair in shared if pair[0]), key=lambda pair: -pair[0])
+    ids = [_typed(item.attributes.get("id", "")) for _, item in ranked]
+    return ids[: rule["max"]] if "max" in rule else ids[0] if ids else None
+
+
+def _similar(rule: dict[str, Any], scope: _Scope) -> list[Any]:
+    inside = [_Scope(scope.text, item) for item in scope.items(rule["tag"])]
+    alike = {"tags": [rule["to"], "."]}
+    return [_attribute(rule, item) for item in inside if _overlap(alike, item) >= rule["least"]]
 
 
 def _answer(question: str, context: str, scope: _Scope) -> str:
@@ -187,6 +225,7 @@ def _answer(question: str, context: str, scope: _Scope) -> str:
 _RULES: dict[str, Callable[[dict[str, Any], _Scope], Any]] = {
     "const": lambda rule, scope: rule["value"],
     "copy": lambda rule, scope: scope.tag(rule["tag"]),
+    "lead": _lead,
     "keywords": _keywords,
     "entities": _keywords,
     "overlap": _overlap,
@@ -197,4 +236,8 @@ _RULES: dict[str, Callable[[dict[str, Any], _Scope], Any]] = {
     "answer": lambda rule, scope: _answer(scope.tag(rule["question"]), scope.tag(rule["context"]), scope),
     "each": _each,
     "attribute": _attribute,
+    "last": _last,
+    "closest": _closest,
+    "similar": _similar,
+    "any": lambda rule, scope: bool(_apply(rule["of"], scope)),
 }

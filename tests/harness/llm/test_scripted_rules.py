@@ -30,6 +30,14 @@ TURN = "<turn>Hey Mel! Caroline's mother moved to New York in May 2019. [image: 
         ),
         ({"rule": "keywords", "tag": "turn", "max": 3}, TURN, ["Mel", "Caroline", "New York"]),
         (
+            {"rule": "lead", "tag": "a", "words": 5},
+            "<a>Ann sang. Bob sat down. Eve ran.</a>",
+            "Ann sang. Bob sat down.",
+        ),
+        ({"rule": "lead", "tag": "a", "words": 4}, "<a>Ann sang. Bob sat down. Eve.</a>", "Ann sang."),
+        ({"rule": "lead", "tag": "a", "words": 2}, "<a>Bob sat down. Eve ran.</a>", "Bob sat"),
+        ({"rule": "lead", "tag": "b", "words": 2}, "<a>Bob sat down.</a>", ""),
+        (
             {"rule": "keywords", "tag": "a", "max": 9},
             "<a>I read it. Read READ books, Books!</a>",
             ["Read READ", "Books"],
@@ -114,6 +122,16 @@ def test_each_repeated_tag_gives_an_item():
     }
     text = '<new>Ann likes tea</new>\n<note id="4">Ann likes tea</note>\n<note id="b-7">Bob sleeps</note>'
     assert json.loads(reply_for(user(text), schema)) == {"scores": [{"id": 4, "s": 1.0}, {"id": "b-7", "s": 0.0}]}
+
+
+def test_similar_names_the_items_that_overlap_enough():
+    # {ann, likes, tea} against {ann, likes, oslo}: 2 of 4; against {bob, sleeps}: none; against itself: all
+    text = '<new>Ann likes tea</new><old id="3">Ann likes Oslo</old><old id="5">Bob sleeps</old><old id="8">Ann likes tea</old>'
+    rule = {"rule": "similar", "tag": "old", "to": "new", "least": 0.5, "name": "id"}
+    assert by_rule(rule, text) == [3, 8]
+    assert by_rule({**rule, "least": 0.51}, text) == [8]
+    assert by_rule({"rule": "any", "of": rule}, text) is True
+    assert by_rule({"rule": "any", "of": {**rule, "tag": "none"}}, text) is False
 
 
 def test_rules_on_the_whole():
