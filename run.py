@@ -126,6 +126,7 @@ def work(spec, system, dataset, protocol, folder) -> None:
 async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], dict[str, Any]]:
     """One process's share of a run: start what must be started, run, close it again."""
     from eval.evidence import score_evidence
+    from eval.sanity import SANITY
     from eval.score import score_answer
     from harness.embed import build_embedder
     from harness.llm.build import build_chat
@@ -136,9 +137,10 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
 
     def score(question, answer, items) -> dict[str, float]:
         # Pages and sessions name no turns: recall over them would be another measure.
-        exact = system.evidence_kind == "exact"
+        exact = system.evidence_of(spec.memory) == "exact"
         return score_answer(question, answer) | (score_evidence(question.evidence, items) if exact else {})
 
+    oracle = None if system.oracle is None else SANITY[system.oracle]
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
@@ -154,7 +156,8 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
             )
             progress.start()
             try:
-                built = await run(Parts(spec, dataset, system, protocol, chat, embedder, score), folder, progress)
+                parts = Parts(spec, dataset, system, protocol, chat, embedder, score, oracle)
+                built = await run(parts, folder, progress)
             finally:
                 progress.stop()
                 await chat.aclose()

@@ -91,24 +91,28 @@ class MemoryStats:
 @dataclass(frozen=True)
 class CallPlan:
     """Predicted model calls and tokens, lowest and highest: memory_* over the whole data set, query_* for one
-    question, context_tokens of the evidence handed to the reader (whose own calls are added by harness.plan)."""
+    question, context_tokens of the evidence handed to the reader (whose own calls are added by harness.plan).
+    reader: whether there is one; False where the system answers by itself or an oracle does."""
 
     memory_calls: tuple[int, int]
     memory_tokens: tuple[int, int]
     query_calls: tuple[int, int]
     query_tokens: tuple[int, int]
     context_tokens: tuple[int, int] = (0, 0)
+    reader: bool = True
 
 
 @dataclass(frozen=True)
 class DataShape:
-    """Sizes a plan is made from."""
+    """Sizes a plan is made from. turn_words: words of each turn (captions included), by session, conversations one
+    after another."""
 
     conversations: int
     sessions: int
     turns: int
     words: int
     questions: int
+    turn_words: tuple[tuple[int, ...], ...] = ()
 
 
 class MemorySystem(ABC):
@@ -123,6 +127,9 @@ class MemorySystem(ABC):
     evidence_kind: ClassVar[EvidenceKind] = "exact"
     prompt_files: ClassVar[tuple[str, ...]] = ()
     """Prompt files the system uses, relative to the repository root: their hash is part of the run's identity."""
+    oracle: ClassVar[str | None] = None
+    """Name of an answerer of eval.sanity that the door puts in the reader's place. It sees the gold, which the memory
+    never does: such a system is a bound on the figures, and every table says ORACLE. None for every real system."""
 
     def __init__(self, config: Any, services: Services):
         self.config = config
@@ -146,6 +153,11 @@ class MemorySystem(ABC):
     def export(self) -> Mapping[str, Iterable[Mapping[str, Any]]]:
         """The memory as named tables of JSON-able rows, written as <name>.jsonl in the run folder."""
         return {}
+
+    @classmethod
+    def evidence_of(cls, config: Any) -> EvidenceKind:
+        """The kind of evidence under this config; override where an option changes it."""
+        return cls.evidence_kind
 
     @classmethod
     def table_notices(cls, config: Any, *, can_judge: bool) -> tuple[str, ...]:

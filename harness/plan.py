@@ -40,10 +40,11 @@ def make_plan(spec: RunSpec, system_plan: CallPlan, questions: int) -> Plan:
     Minutes: prompt tokens / speed_prompt_tps + completion tokens / speed_completion_tps, speeds being the
     backbone's over all slots. The share of completion tokens is taken as a tenth (our choice).
     """
-    asked = questions * spec.trials
+    asked = questions * spec.trials if system_plan.reader else 0
+    room = min(spec.backbone.window, spec.protocol.max_context_tokens or spec.backbone.window)
     calls, tokens, minutes, usd = [], [], [], []
     for i in (0, 1):
-        reader = asked * (FRAME_TOKENS + system_plan.context_tokens[i] + ANSWER_TOKENS[i])
+        reader = asked * (FRAME_TOKENS + min(system_plan.context_tokens[i], room) + ANSWER_TOKENS[i])
         n_calls = system_plan.memory_calls[i] + questions * system_plan.query_calls[i] + asked
         n_tokens = system_plan.memory_tokens[i] + questions * system_plan.query_tokens[i] + reader
         completion = n_tokens // 10

@@ -24,6 +24,9 @@ from harness.spec import RunSpec
 Scorer = Callable[[Question, str, Sequence[EvidenceItem]], dict[str, float]]
 """(question with its gold, parsed answer, evidence) -> {metric: value}. Injected: scoring lives in eval."""
 
+Oracle = Callable[[Question], str]
+"""An answerer that sees the gold (MemorySystem.oracle). Injected as the scorer is."""
+
 MARGIN_TOKENS = 48
 """Kept free in the window for the chat template's own tokens (our choice: templates take 10 to 40)."""
 
@@ -39,6 +42,8 @@ class Parts:
     chat: ChatModel
     embedder: Any
     score: Scorer
+    oracle: Oracle | None = None
+    """Answers in the reader's place, for a system that names one."""
 
 
 def context_budget(parts: Parts) -> int:
@@ -172,6 +177,12 @@ class _Runner:
         started: float,
     ) -> None:
         request = self.parts.protocol.request(question, evidence.context, seed=self.parts.spec.seed, trial=trial)
+        if self.parts.oracle is not None:
+            answer = self.parts.oracle(question)
+            scores = self.parts.score(question, answer, evidence.items)
+            done = {"reply": answer, "answer": answer, "scores": scores}
+            self._record(question, trial, meter, started, evidence=evidence, options=request.options, **done)
+            return
         try:
             reply = await system.answer(query, evidence, meter)
             if reply is None:

@@ -96,4 +96,9 @@ def shape(dataset: Dataset) -> DataShape:
         turns=sum(len(conversation.turns) for conversation in conversations),
         words=sum(len(turn.full_text.split()) for conversation in conversations for turn in conversation.turns),
         questions=dataset.n_questions,
+        turn_words=tuple(
+            tuple(len(turn.full_text.split()) for turn in session.turns)
+            for conversation in conversations
+            for session in conversation.sessions
+        ),
     )

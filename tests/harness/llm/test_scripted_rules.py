@@ -194,3 +194,21 @@ def test_words():
         "Yes!",
         "- done",
     )
+
+
+def test_last_is_the_last_of_a_repeated_tag():
+    assert by_rule({"rule": "last", "tag": "cut"}, "<cut>3</cut> text <cut> 17 </cut> <cat>4</cat>") == 17
+    assert by_rule({"rule": "last", "tag": "cut"}, "<cut>3</cut><cut>end</cut>") == "end"
+    assert by_rule({"rule": "last", "tag": "cut"}, "none") == ""
+
+
+def test_closest_ranks_items_by_the_words_they_share_with_the_question():
+    text = (
+        "<q>Which kiln did Ann buy in Lisbon?</q>"
+        '<p id="1">Bob sleeps</p><p id="2">Ann has a kiln</p><p id="3">Ann in Lisbon: a kiln</p><p id="4">a kiln, Ann</p>'
+    )
+    rule = {"rule": "closest", "question": "q", "tag": "p"}
+    assert by_rule({**rule, "max": 9}, text) == [3, 2, 4]  # 3 shared words, then two with 2 in order; Bob shares none
+    assert by_rule({**rule, "max": 1}, text) == [3]
+    assert by_rule(rule, text) == 3
+    assert by_rule(rule, "<q>Zed?</q><p id='1'>Bob</p>") is None
