@@ -92,9 +92,15 @@ async def together(jobs: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
     try:
         return await asyncio.gather(*tasks)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await abandon(tasks)
+
+
+async def abandon(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel what still runs and wait for it, so that nothing outlives its caller."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def turn_line(turn: Turn) -> str:
