@@ -17,7 +17,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.compose import build_spec, folder_name, run_identity
+from harness.compose import build_spec, folder_name, plain, register_defaults, run_identity
 from harness.errors import BenchError, ThresholdError
 
 ROOT = Path(__file__).resolve().parent
@@ -161,7 +161,11 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
             finally:
                 progress.stop()
                 await chat.aclose()
-            return built, {"notices": [*chat.notices, *cache.notices], "tokenizer": chat.tokenizer_name, "truncated": embedder.truncated}
+            return built, {
+                "notices": [*chat.notices, *cache.notices],
+                "tokenizer": chat.tokenizer_name,
+                "truncated": embedder.truncated,
+            }
     finally:
         await embedder.aclose()
         cache.close()
@@ -211,6 +215,9 @@ _failure: list[BaseException] = []
 """The error of a single run: Hydra prints an extra line for one that leaves the job, so it is carried past it."""
 
 
+register_defaults()
+
+
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def task(cfg: DictConfig) -> str:
     values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
@@ -239,7 +246,7 @@ def main() -> int:
         say(f"run.py: {error}")
         return 1
     except (BenchError, HydraException, OmegaConfBaseException) as error:
-        say("run.py: " + " ".join(str(error).split()))
+        say(f"run.py: {plain(error)}")
         return 2
     except KeyboardInterrupt:
         say("run.py: interrupted; everything so far is kept, start it again to go on")

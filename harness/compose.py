@@ -2,11 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+import re
+from typing import Any, get_type_hints
 
 from harness.errors import ConfigError
 from harness.memory import MemorySystem, load_system
 from harness.spec import RunSpec, identity_hash, validate
+
+MISSING = "???"
+"""Hydra's sign for a value that must be given."""
+
+
+def register_defaults() -> None:
+    """Give Hydra every option of the groups with its default, so that each can be set without a plus sign and an
+    unknown one is refused. conf/config.yaml takes it in as `spec_defaults`; types are checked by `validate`."""
+    from hydra.core.config_store import ConfigStore
+
+    groups = ("backbone", "dataset", "embedder", "protocol", "cache", "run")
+    hints = get_type_hints(RunSpec)
+    ConfigStore.instance().store("spec_defaults", {group: default_values(hints[group]) for group in groups})
+
+
+def default_values(cls: type) -> dict[str, Any]:
+    """The defaults of a spec dataclass as plain values, nested ones included; MISSING where there is none."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):
+        if field.default_factory is not dataclasses.MISSING:
+            made = field.default_factory()
+            values[field.name] = default_values(type(made)) if dataclasses.is_dataclass(made) else made
+        else:
+            values[field.name] = MISSING if field.default is dataclasses.MISSING else field.default
+    return values
+
+
+def plain(error: BaseException) -> str:
+    """A composition error on one line, without what only a developer of Hydra can use."""
+    if override := getattr(error, "override", None):
+        return f"{override!r} cannot be read as group.option=value; quote lists: 'dataset.conversations=[conv-26]'"
+    text = " ".join(str(error).split())
+    text = re.sub(r" Config search path: .*$| See https://hydra\.cc\S*.*$", "", text)
+    text = re.sub(r"^In '\S+': ", "", text)
+    return re.sub(
+        r"Could not override '([^']+)'\.( To append to your config use \S+)?",
+        r"\1 is no option here; `python run.py --cfg job` lists them all",
+        text,
+    )
 
 
 def build_spec(values: dict[str, Any]) -> tuple[RunSpec, type[MemorySystem]]:

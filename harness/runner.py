@@ -66,12 +66,22 @@ async def run(parts: Parts, folder: RunFolder, progress: Progress) -> list[dict[
     An EndpointError that is fatal ends the run with everything so far on the disk; so does a cancellation.
     """
     runner = _Runner(parts, folder, progress)
+    pulse = asyncio.create_task(_pulse(progress))
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(runner.conversation(sample)) for sample in parts.dataset.samples]
     except BaseExceptionGroup as errors:
         raise _first(errors) from None
+    finally:
+        pulse.cancel()
     return [task.result() for task in tasks]
+
+
+async def _pulse(progress: Progress) -> None:
+    """Lines appear while memories are built too, when nothing else happens."""
+    while True:
+        progress.tick()
+        await asyncio.sleep(progress.every_s)
 
 
 def _first(errors: BaseExceptionGroup) -> BaseException:

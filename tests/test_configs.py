@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from harness.compose import build_spec, folder_name
+from harness.compose import build_spec, folder_name, register_defaults
 from harness.errors import ConfigError
 from harness.spec import identity_hash, identity_values
 
@@ -25,6 +25,7 @@ ABLATIONS = [name for name in GROUPS["ablation"] if name != "none"]
 
 @pytest.fixture(scope="module", autouse=True)
 def hydra_context():
+    register_defaults()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         yield
@@ -135,6 +136,15 @@ def test_a_wrong_value_is_one_line(override, message):
         composed(override)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+def test_every_option_of_the_spec_can_be_set_without_a_plus_sign():
+    spec = composed("backbone.base_url=http://127.0.0.1:1/v1", "backbone.server.threads=1", "embedder.threads=1")
+    assert (spec.backbone.base_url, spec.backbone.server.threads, spec.embedder.threads) == (
+        "http://127.0.0.1:1/v1",
+        1,
+        1,
+    )
 
 
 def test_off_is_a_mode_and_no_boolean_on_the_command_line():

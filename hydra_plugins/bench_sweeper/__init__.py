@@ -25,6 +25,7 @@ class BenchSweeper(BasicSweeper):
 
         Returns a JobReturn per job.
         """
+        from harness.compose import plain
         from harness.errors import SweepError
 
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
@@ -41,7 +42,7 @@ class BenchSweeper(BasicSweeper):
                 self.hydra_context.config_loader.load_sweep_config(self.config, list(job))
                 runnable.append(number)
             except Exception as error:
-                outcomes[number] = "refused: " + one_line(error)
+                outcomes[number] = "refused: " + plain(error)
         returns: list[JobReturn | None] = [None] * len(jobs)
         if runnable:
             results = self.launcher.launch([jobs[number] for number in runnable], initial_job_idx=0)
@@ -65,13 +66,10 @@ def outcome(result: JobReturn) -> str:
     """One line on how a job ended."""
     if result.status == JobStatus.COMPLETED:
         return f"finished{_where(result.return_value)}"
-    return "failed: " + one_line(result._return_value)
+    from harness.compose import plain
+
+    return "failed: " + plain(result._return_value)
 
 
 def _where(value: Any) -> str:
     return f", {value}" if isinstance(value, str) and value else ""
-
-
-def one_line(error: BaseException) -> str:
-    """The error's text on one line; Hydra's messages have several."""
-    return " ".join(str(error).split()) or type(error).__name__
