@@ -22,6 +22,9 @@ an object of rules by property). Inputs are read between tags in the user messag
     {"rule": "similar", "tag": t, "to": a, "least": x, "name": "id"}  that attribute of each repeated tag whose overlap
                                                                       with tag a is at least x
     {"rule": "any", "of": rule}                 whether that rule gives anything
+    {"rule": "if", "of": rule, "then": x, "else": y}    x or y (a rule, or a value) by whether that rule gives anything
+
+"each" with "inside": true looks its item's tags up inside the item alone.
 
 A property without a rule gets its type's empty value. Without a schema the reply is the "answer" rule's text.
 """
@@ -37,7 +40,7 @@ from typing import Any, NamedTuple
 from harness.llm.types import Message
 from harness.llm.words import content_list, content_set, is_function, names_and_words, sentences, words
 
-VERSION = "scripted-3"
+VERSION = "scripted-4"
 """Stands in the cache key in place of a model's revision: raise it when a rule changes what it replies."""
 
 RULE_KEY = "x-scripted"
@@ -174,7 +177,10 @@ def _missing_words(rule: dict[str, Any], scope: _Scope) -> list[str]:
 
 
 def _each(rule: dict[str, Any], scope: _Scope) -> list[Any]:
-    return [_apply(rule["item"], _Scope(scope.text, item)) for item in scope.items(rule["tag"])]
+    inside = rule.get("inside", False)
+    return [
+        _apply(rule["item"], _Scope(item.text if inside else scope.text, item)) for item in scope.items(rule["tag"])
+    ]
 
 
 def _attribute(rule: dict[str, Any], scope: _Scope) -> Any:
@@ -202,6 +208,11 @@ def _similar(rule: dict[str, Any], scope: _Scope) -> list[Any]:
     inside = [_Scope(scope.text, item) for item in scope.items(rule["tag"])]
     alike = {"tags": [rule["to"], "."]}
     return [_attribute(rule, item) for item in inside if _overlap(alike, item) >= rule["least"]]
+
+
+def _if(rule: dict[str, Any], scope: _Scope) -> Any:
+    chosen = rule["then" if _apply(rule["of"], scope) else "else"]
+    return _apply(chosen, scope) if isinstance(chosen, dict) else chosen
 
 
 def _answer(question: str, context: str, scope: _Scope) -> str:
@@ -240,4 +251,5 @@ _RULES: dict[str, Callable[[dict[str, Any], _Scope], Any]] = {
     "closest": _closest,
     "similar": _similar,
     "any": lambda rule, scope: bool(_apply(rule["of"], scope)),
+    "if": _if,
 }

@@ -212,3 +212,16 @@ def test_closest_ranks_items_by_the_words_they_share_with_the_question():
     assert by_rule({**rule, "max": 1}, text) == [3]
     assert by_rule(rule, text) == 3
     assert by_rule(rule, "<q>Zed?</q><p id='1'>Bob</p>") is None
+
+
+def test_if_takes_a_rule_or_a_value():
+    rule = {"rule": "if", "of": {"rule": "copy", "tag": "q"}, "then": {"rule": "copy", "tag": "q"}, "else": "none"}
+    assert by_rule(rule, "<q>what</q>") == "what"
+    assert by_rule(rule, "<a>what</a>") == "none"
+
+
+def test_inside_an_item_only_its_own_tags_are_seen():
+    text = '<fact id="1"><new>tea</new><old id="4">milk</old></fact><fact id="2"><new>rum</new></fact>'
+    item = {"new": {"rule": "copy", "tag": "new"}, "old": {"rule": "copy", "tag": "old"}}
+    rule = {"rule": "each", "tag": "fact", "inside": True, "item": item}
+    assert by_rule(rule, text, "array") == [{"new": "tea", "old": "milk"}, {"new": "rum", "old": ""}]
