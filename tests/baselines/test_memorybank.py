@@ -286,7 +286,7 @@ def test_two_hits_share_the_document_between_them_once():
     texts = ["alpha one", "yes" + "s" * 35, "gamma", "no" + "o" * 35, "beta", "no" + "o" * 35]
     embedder = TableEmbedder({"alpha": [1, 0], "beta": [0.9, 0.1], "gamma": [0, 1]}, dim=2)
     config = MemoryBankConfig(forgetting="off", k=2)
-    chat = FakeChat({"memorybank_day_events": UNUSABLE})
+    chat = FakeChat(dict.fromkeys(WRITTEN, UNUSABLE))
     evidence, _ = ask(build(MemoryBank, config, conversation(texts), chat, embedder), "alpha?")
     assert dia_ids(evidence) == [("D1:1", "D1:2", "D1:3", "D1:4"), ("D1:5", "D1:6")]
     assert evidence.context.count("gamma") == 1
