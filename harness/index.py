@@ -9,7 +9,7 @@ import numpy as np
 
 
 class DenseIndex:
-    """id -> unit vector of shape (dim,), searched by cosine (inner product). Vectors may be replaced.
+    """id -> unit vector of shape (dim,), searched by cosine (inner product). Vectors may be replaced and removed.
 
     Flat and exact: a conversation holds some hundreds of notes, and an approximate graph could not remove one.
     """
@@ -45,6 +45,11 @@ class DenseIndex:
         row = self._row(vector)
         self._index.remove_ids(np.array([id], dtype=np.int64))
         self._index.add_with_ids(row, np.array([id], dtype=np.int64))
+
+    def remove(self, id: int) -> None:
+        """Forget a held id. KeyError for an unknown id."""
+        self._ids.remove(id)
+        self._index.remove_ids(np.array([id], dtype=np.int64))
 
     def search(self, vector: np.ndarray, k: int, exclude: Collection[int] = ()) -> list[tuple[int, float]]:
         """The k best (id, inner product), best first, equal scores by lower id; ids in `exclude` left out.
