@@ -46,7 +46,7 @@ class AMemConfig:
     neighbours: Positive = identity(default=5)
     """Nearest notes a new one is compared with (official code: 5)."""
     index_text: Literal["full", "paper"] = identity(default="full")
-    """full: content, context, keywords and tags. paper: context and keywords."""
+    """full: content, context, keywords and tags (arXiv:2502.12110, eq. 3, and official code). paper: context and keywords alone."""
     rebuild_every: Positive = identity(default=100)
     """Evolved notes between two re-embeddings of what neighbours' updates changed (official code: 100)."""
     always_fresh: bool = identity(default=False)
@@ -159,14 +159,15 @@ class AMem(MemorySystem):
     neighbour whose context or tags were overwritten keeps its old vector until the rebuild after every
     `rebuild_every` evolved notes (notes whose reply said should_evolve); there is none at the end.
 
-    Deviations from the paper: similarity is over the index text that the official code settled on
-    (index_text=paper: context and keywords). From the official code: the nearest notes are searched with the new
-    note's index text (paper, section 3.2), there with its content alone; neighbours are numbered from 1 as offered,
-    not by their place in the whole memory, and a number or position outside is ignored and counted where the code
-    fails or rewrites another note; an empty context or list of tags in a reply leaves the old one standing;
-    contexts are applied also where the list of tags is shorter; the message's date is part of note construction
-    (paper, eq. 2); a linked note is shown once, behind its best hit, and not again if it is a hit itself; search
-    words are a list, joined by commas; temperature 0.
+    Deviations from the paper, all as in the official code: links and evolution are one call over all neighbours (the
+    paper prompts for links and for each neighbour apart); the search is by keywords that a call draws from the
+    question (the paper embeds the question); the index goes stale. From the official code: the nearest notes are
+    searched with the new note's index text (section 3.2), there with its content alone; neighbours are numbered from
+    1 as offered, not by their place in the whole memory, and a number or position outside is ignored and counted
+    where the code fails or rewrites another note; an empty context or list of tags in a reply leaves the old one
+    standing; contexts are applied also where the list of tags is shorter; the message's date is part of note
+    construction (eq. 2); a linked note is shown once, behind its best hit, and not again if it is a hit itself;
+    search words are a list, joined by commas; temperature 0.
     """
 
     Config = AMemConfig
@@ -237,8 +238,8 @@ class AMem(MemorySystem):
 
         def size(n: int) -> bool:
             texts = [text for values in [new, *fields[:n]] for text in values.values()]
-            # 24 tokens frame a neighbour: its tags and the names of its fields
-            return caller.fits("\n".join(texts), room - 24 * n)
+            # 40 tokens frame a neighbour: its tags and the names of its fields
+            return caller.fits("\n".join(texts), room - 40 * n)
 
         kept = longest(len(near), size)
         self.counts["neighbours_dropped"] += len(near) - kept

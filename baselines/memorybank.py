@@ -51,7 +51,7 @@ class MemoryBankConfig:
     temperature: Temperature = identity(default=0.0)
     """Of every memory call. Our choice: a memory is then a function of its replies (the official code: 0.7)."""
     forgetting: Forgetting = identity(default="paper")
-    """paper: R = exp(-t/S) (section 3.3). official_code: R = exp(-t S/5), by which strong memories fade faster. off: R = 1, the official code's default."""
+    """paper: R = exp(-t/S), its forgetting curve. official_code: R = exp(-t S/5), by which strong memories fade faster. off: R = 1, the official code's default."""
     k: Positive = identity(default=3)
     """Documents a question is answered from (default of the official module; 2 on its command line)."""
     extend_chars: Count = identity(default=200)

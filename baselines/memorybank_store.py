@@ -25,7 +25,7 @@ class Pair:
     strength: int = 1
 
     def recalled(self, when: datetime) -> Pair:
-        """S += 1 and t = 0 (section 3.3)."""
+        """S += 1 and t = 0, the paper's memory updating."""
         return replace(self, strength=self.strength + 1, last_recall=when)
 
     def retention(self, mode: Forgetting, now: datetime) -> float:
