@@ -15,8 +15,8 @@ from harness.locomo.schema import Conversation
 from harness.memory import CallPlan, DataShape, Evidence, EvidenceItem, MemoryStats, MemorySystem, Query, Services
 from harness.spec import REFUSE_UNKNOWN, Count, Positive, Temperature, identity
 
-FACT_TOKENS = 25
-"""Of a stored fact with its date, for plans (our choice)."""
+FACT_TOKENS, DATE_TOKENS = 20, 12
+"""Of a short fact, and of its date, for plans (our choice); the longest facts repeat their message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,34 +132,36 @@ class Mem0(MemorySystem):
 
     @classmethod
     def plan(cls, config: Mem0Config, shape: DataShape, *, can_judge: bool) -> CallPlan:
-        """Exact extractions; a decision for no pair or for every one that can have neighbours."""
+        """Exact extractions; decisions for no pair, or for every one that can have neighbours. Tokens: short facts in half
+        as many neighbours as allowed, or whole messages in all of them."""
         if config.impl == "official":
             require_package()
         pairs = sum((len(words) + 1) // 2 for words in shape.turn_words)
-        pair_tokens = 2 * TOKENS_PER_WORD * shape.words / max(1, shape.turns)
+        message = TOKENS_PER_WORD * shape.words / max(1, shape.turns)
         stores = 2 if config.per_speaker else 1
-        facts = stores * config.top_k
-        context = (0, facts * FACT_TOKENS)
-        if config.impl == "official":
-            adds = stores * pairs
-            read = frame_tokens(OFFICIAL_FACTS) + pair_tokens + 2 * FACT_TOKENS
-            decide = UPDATE_FRAME_TOKENS + 14 * FACT_TOKENS
-            return CallPlan((adds, 2 * adds), (int(adds * read), int(adds * (read + decide))), (0, 0), (0, 0), context)
         # How pairs fall on conversations is not known here: each may leave one unfinished period, and is `lag` behind.
-        periods = pairs / config.summary_every
-        least = max(0, int(periods) - shape.conversations * (1 + config.summary_lag))
-        most = max(0, int(periods) - shape.conversations * config.summary_lag) + shape.conversations
-        decisions = pairs * (MAX_FACTS if config.decide == "fact" else 1)
-        read = frame_tokens(FACTS) + (1 + config.recent / 2) * pair_tokens + config.summary_words + 2 * FACT_TOKENS
-        decide = frame_tokens(DECIDE) + (4 + 2 * config.similar) * FACT_TOKENS
-        summary = frame_tokens(SUMMARY) + 2 * config.summary_words + config.summary_every * pair_tokens
-        return CallPlan(
-            (pairs + least, pairs + decisions + most),
-            (int(pairs * read + least * summary), int(pairs * read + decisions * decide + most * summary)),
-            (0, 0),
-            (0, 0),
-            context,
-        )
+        periods = int(pairs / config.summary_every) - shape.conversations * config.summary_lag
+        calls, tokens, context = [], [], []
+        for share, spread, reply in ((0.5, -1, FACT_TOKENS), (1.0, 1, max(message, FACT_TOKENS))):
+            fact = reply + DATE_TOKENS
+            context.append(int(share * stores * config.top_k * fact))
+            if config.impl == "official":
+                adds = stores * pairs
+                updates = adds if share == 1 else 0
+                read = frame_tokens(OFFICIAL_FACTS) + 2 * message + 2 * reply
+                decide = UPDATE_FRAME_TOKENS + 14 * fact
+                calls.append(adds + updates)
+                tokens.append(int(adds * read + updates * decide))
+                continue
+            decisions = 0 if share < 1 else pairs * (MAX_FACTS if config.decide == "fact" else 1)
+            summaries = max(0, periods + spread * shape.conversations)
+            seen = 2 + config.recent * share
+            read = frame_tokens(FACTS) + seen * (message + DATE_TOKENS) + share * config.summary_words + 2 * reply
+            decide = frame_tokens(DECIDE) + (4 + 2 * config.similar) * fact
+            renew = frame_tokens(SUMMARY) + (2 * config.summary_words + 2 * config.summary_every * message) * share
+            calls.append(pairs + decisions + summaries)
+            tokens.append(int(pairs * read + decisions * decide + summaries * renew))
+        return CallPlan(tuple(calls), tuple(tokens), (0, 0), (0, 0), tuple(context))
 
 
 def _line(hit: Hit) -> str:

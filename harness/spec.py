@@ -84,6 +84,8 @@ class BackboneSpec:
     """False: the gate's default scoring is by embeddings (memory.scoring=auto)."""
     structured: Literal["auto", "schema", "prompt"] = identity(default="auto")
     """How a JSON schema reaches the model: response_format, in the prompt, or the first until it proves ignored."""
+    tools: bool = identity(default=False)
+    """The endpoint takes `tools`: function calls are asked for that way, not by a schema (systems that call functions)."""
     thinking: Literal["none", "qwen3"] = identity(default="none")
     """qwen3: thinking is switched off in the request (chat_template_kwargs.enable_thinking=false)."""
     attempts: Positive = identity(default=3)

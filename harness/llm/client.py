@@ -4,7 +4,7 @@ A reply that is empty or does not fit is kept under its attempt number; the next
 short message that says what was wrong. How a schema reaches the model (`BackboneSpec.structured`): "schema" sends
 response_format and never anything else; "prompt" writes it into the prompt; "auto" asks the endpoint one small
 question first, kept in the cache like every reply, and writes it into the prompt if response_format is refused or
-ignored. So which way is taken depends on the endpoint alone, not on which call happened to come first. A single
+ignored. Where a caller declares `tools` and the backbone takes them, they go in the schema's place. So which way is taken depends on the endpoint alone, not on which call happened to come first. A single
 schema that is refused later goes into the prompt as well.
 """
 
@@ -29,7 +29,7 @@ from harness.llm.types import Message, Meter, Reply, Usage
 from harness.llm.usage import Live, charge, usage_of
 from harness.spec import BackboneSpec
 
-Way = Literal["schema", "prompt"]
+Way = Literal["schema", "prompt", "tools"]
 
 
 class FormatRefused(Exception):
@@ -66,6 +66,7 @@ class Chat:
         self.name = spec.name
         self.window = spec.window
         self.can_judge = spec.can_judge
+        self.takes_tools = spec.tools
         self.live = Live()
         self.notices: list[str] = []
         self.tokenizer_name = counter.name
@@ -100,6 +101,7 @@ class Chat:
         messages: list[Message],
         *,
         schema: type[BaseModel] | None = None,
+        tools: list[dict[str, Any]] | None = None,
         temperature: float = 0.0,
         max_tokens: int = 256,
         purpose: str = "",
@@ -108,9 +110,11 @@ class Chat:
         **sampling: Any,
     ) -> Reply:
         """See ChatModel.complete. `sampling` goes into the request's body as it is (seed, top_p, stop, ...)."""
+        if tools is not None and schema is None:
+            raise ValueError("tools come with a schema, whose instance a call becomes")
         settings = {"temperature": float(temperature), "max_tokens": max_tokens, **sampling}
         try:
-            return await self._attempts(messages, schema, settings, purpose, meter, trial)
+            return await self._attempts(messages, schema, tools, settings, purpose, meter, trial)
         except (ReplyError, EndpointError):
             if meter is not None:
                 meter.errors += 1
@@ -120,6 +124,7 @@ class Chat:
         self,
         messages: list[Message],
         schema: type[BaseModel] | None,
+        tools: list[dict[str, Any]] | None,
         settings: dict[str, Any],
         purpose: str,
         meter: Meter | None,
@@ -130,7 +135,7 @@ class Chat:
         any_computed = False
         asked = messages
         for attempt in range(1, self._spec.attempts + 1):
-            row = await self._reply(asked, schema, settings, trial, attempt, meter)
+            row = await self._reply(asked, schema, tools, settings, trial, attempt, meter)
             usage, computed = self._charge(row, purpose, meter)
             total += usage
             latency += row.latency_s
@@ -158,6 +163,7 @@ class Chat:
         self,
         messages: list[Message],
         schema: type[BaseModel] | None,
+        tools: list[dict[str, Any]] | None,
         settings: dict[str, Any],
         trial: int,
         attempt: int,
@@ -166,6 +172,8 @@ class Chat:
         """One reply, whatever it is worth; a schema that response_format cannot carry goes into the prompt."""
         if schema is None:
             return await self._ask(messages, None, None, settings, trial, attempt)
+        if tools and self.takes_tools:
+            return await self._ask(messages, schema, "tools", settings, trial, attempt, tools)
         way = await self._way_for(schema, meter)
         try:
             return await self._ask(messages, schema, way, settings, trial, attempt)
@@ -215,6 +223,7 @@ class Chat:
         settings: dict[str, Any],
         trial: int,
         attempt: int,
+        tools: list[dict[str, Any]] | None = None,
     ) -> Row:
         """The reply to one request, from the cache or computed. Raises FormatRefused where the way is "schema"."""
         wire = None if schema is None else wire_schema(schema, rules=self._scripted)
@@ -228,16 +237,19 @@ class Chat:
             "trial": trial,
             "attempt": attempt,
         }
-        outgoing = Outgoing(sent, wire if way == "schema" else None, {**settings, **self._extra})
+        if tools is not None:
+            request["tools"] = tools
+        outgoing = Outgoing(sent, wire if way == "schema" else None, {**settings, **self._extra}, tools)
         try:
             row, _ = await self._cache.get(request, partial(self._compute, outgoing))
         except Failure as refusal:
             if way == "schema" and self._spec.structured == "auto":
                 raise FormatRefused(refusal.message) from None
+            instead = "structured=prompt puts the schema into the prompt instead"
+            if way == "tools":
+                instead = "tools=false asks for function calls by a schema instead"
             raise EndpointError(
-                refusal.kind,
-                f"{refusal.message}; backbone.structured=prompt puts the schema into the prompt instead",
-                fatal=way == "schema",
+                refusal.kind, f"{refusal.message}; backbone.{instead}", fatal=way in ("schema", "tools")
             ) from None
         return row
 

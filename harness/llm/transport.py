@@ -6,6 +6,7 @@ A transport tries once. What fails is raised as retry.Failure with a decision; s
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from dataclasses import dataclass, field
@@ -23,8 +24,17 @@ NO_KEY = "none"
 _MAX_BODY = 300
 _SECRETS = re.compile(r"(?i)\b(?:bearer\s+\S+|(?:sk|key|hf|gsk|xai)-[\w-]{8,})")
 _QUOTA_CODES = {"insufficient_quota", "billing_hard_limit_reached", "credit_balance_too_low"}
-_FORMAT_WORDS = ("response_format", "response format", "json_schema", "guided", "grammar")
-"""A 4xx that speaks of one of these refuses the format, or the schema in it, and not the request."""
+_FORMAT_WORDS = (
+    "response_format",
+    "response format",
+    "json_schema",
+    "guided",
+    "grammar",
+    "tool_choice",
+    "tool-call",
+    "tools",
+)
+"""A 4xx that speaks of one of these refuses the format, or the schema or the tools in it, and not the request."""
 _TRANSIENT_STATUS = {408, 409, 425}
 _ENDPOINT_WIDE_STATUS = {404, 405, 410, 501}
 
@@ -32,11 +42,13 @@ _ENDPOINT_WIDE_STATUS = {404, 405, 410, 501}
 @dataclass(frozen=True)
 class Outgoing:
     """One request as the transport sends it. `schema` is the wire schema for response_format, or None.
-    `fields`: temperature, max_tokens and what else goes into the body as it is."""
+    `fields`: temperature, max_tokens and what else goes into the body as it is. `tools`: function declarations, of
+    which the reply must call one."""
 
     messages: list[Message]
     schema: dict[str, Any] | None
     fields: dict[str, Any] = field(default_factory=dict)
+    tools: list[dict[str, Any]] | None = None
 
 
 class Transport(Protocol):
@@ -113,6 +125,8 @@ class OpenAITransport:
                 "type": "json_schema",
                 "json_schema": {"name": "reply", "strict": True, "schema": request.schema},
             }
+        if request.tools is not None:
+            body |= {"tools": request.tools, "tool_choice": "required", "parallel_tool_calls": False}
         started = time.perf_counter()
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -135,6 +149,8 @@ class OpenAITransport:
         prompt_tokens = getattr(completion.usage, "prompt_tokens", None) or 0
         completion_tokens = getattr(completion.usage, "completion_tokens", None) or 0
         text = message.content if message.content is not None else getattr(message, "refusal", None)
+        if message.tool_calls:
+            text = _as_json(message.tool_calls[0].function)
         return Row(
             self._clean(text),
             reasoning=self._clean(reasoning) if isinstance(reasoning, str) else None,
@@ -208,6 +224,17 @@ class OpenAITransport:
     async def aclose(self) -> None:
         if self._client is not None:
             await self._client.close()
+
+
+def _as_json(call: Any) -> str:
+    """A function call as the reply's text: the function's name beside its arguments. Arguments that are no object stay
+    as they are, under their own name: whoever asked sees what is missing."""
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except ValueError:
+        arguments = None
+    beside = arguments if isinstance(arguments, dict) else {"arguments": call.arguments}
+    return json.dumps({**beside, "function": call.name}, ensure_ascii=False)
 
 
 def _said(error: Any) -> str:

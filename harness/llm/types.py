@@ -78,6 +78,8 @@ class ChatModel(Protocol):
     name: str
     window: int
     """Context window in tokens, prompt and reply together."""
+    takes_tools: bool
+    """Whether `tools` reach the endpoint."""
     can_judge: bool
     """False for models too small to score redundancy (spec: a small model as the judge) and for the stand-in."""
 
@@ -86,6 +88,7 @@ class ChatModel(Protocol):
         messages: list[Message],
         *,
         schema: type[BaseModel] | None = None,
+        tools: list[dict[str, Any]] | None = None,
         temperature: float = 0.0,
         max_tokens: int = 256,
         purpose: str = "",
@@ -95,6 +98,9 @@ class ChatModel(Protocol):
     ) -> Reply:
         """One usable reply, or ReplyError (the model's fault, after all attempts) or EndpointError.
 
+        `tools` are function declarations as the endpoint takes them, beside a schema with a field `function` and the
+        functions' arguments: where `takes_tools`, they are sent in the schema's place and the reply's first call comes
+        back as an instance of the schema; elsewhere they are not used, and the prompt must describe the functions.
         `purpose` labels the call in the meter only; it is no part of the cache key. `trial` is.
         """
         ...

@@ -41,6 +41,7 @@ class FakeChat:
 
     name = "fake"
     can_judge = True
+    takes_tools = False
 
     def __init__(
         self, replies: Mapping[str, Any] | None = None, *, window: int = 32768, latency: int | None = None

@@ -323,3 +323,14 @@ def test_closing_closes_the_transport(tmp_path):
     chat, told = chat_of([], tmp_path)
     asyncio.run(chat.aclose())
     assert told.closed
+
+
+def test_tools_are_in_the_key_and_leave_the_keys_of_other_calls_as_they_are(tmp_path):
+    tools = [{"type": "function", "function": {"name": "rate"}}]
+    complete(chat_of([GOOD], tmp_path, tools=True)[0])
+    chat, told = chat_of([GOOD, GOOD], tmp_path, tools=True)
+    for declared in (None, tools, [*tools, *tools], tools, None):
+        complete(chat, tools=declared)
+    assert [request.tools for request in told.sent] == [tools, [*tools, *tools]]
+    with pytest.raises(ValueError, match="come with a schema"):
+        complete(chat, schema=None, tools=tools)

@@ -85,8 +85,10 @@ async def reset(request):
     return web.Response()
 
 
-def ask(script, tmp_path, *, schema=Score, key=KEY, retries=3, clock=None, timeout_s=20.0, **options):
+def ask(script, tmp_path, *, schema=Score, tools=None, key=KEY, retries=3, clock=None, timeout_s=20.0, **options):
     """One complete() against a server with this script: (reply or error, endpoint, chat, meter)."""
+    if "tools_taken" in options:
+        options["tools"] = options.pop("tools_taken")
     spec = backbone(retries=retries, **options)
     clock = clock or Clock()
 
@@ -102,7 +104,7 @@ def ask(script, tmp_path, *, schema=Score, key=KEY, retries=3, clock=None, timeo
             )
             meter = Meter()
             try:
-                result = await chat.complete(user("score it"), schema=schema, meter=meter, seed=3)
+                result = await chat.complete(user("score it"), schema=schema, tools=tools, meter=meter, seed=3)
             except EndpointError as failure:
                 result = failure
             finally:
@@ -303,3 +305,52 @@ def test_half_a_surrogate_pair_does_not_break_the_cache(tmp_path):
     body = json.loads('{"content": "caf\\u00e9 \\ud83d"}')["content"]
     reply, *_ = ask([completion(body)], tmp_path, schema=None)
     assert reply.text == "café ?"
+
+
+class Call(BaseModel):
+    function: str
+    score: float | None = None
+
+
+TOOLS = [{"type": "function", "function": {"name": "rate", "parameters": {"type": "object", "properties": {}}}}]
+
+
+def called(name, arguments):
+    call = {"id": "t1", "type": "function", "function": {"name": name, "arguments": arguments}}
+    return completion(None, finish_reason="tool_calls", tool_calls=[call])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "score"),
+    [
+        ('{"score": 0.5}', 0.5),
+        ('{"score": 0.5, "function": "other"}', 0.5),
+        ("", None),
+        ("[1]", None),
+        ("{broken", None),
+    ],
+)
+def test_a_call_of_a_tool_becomes_an_instance_of_the_schema(tmp_path, arguments, score):
+    reply, endpoint, chat, meter = ask(
+        [called("rate", arguments)], tmp_path, schema=Call, tools=TOOLS, tools_taken=True
+    )
+    assert reply.value == Call(function="rate", score=score)
+    assert endpoint.bodies[0]["tools"] == TOOLS and endpoint.bodies[0]["tool_choice"] == "required"
+    assert "response_format" not in endpoint.bodies[0]
+    assert meter.calls == 1 and chat.takes_tools
+
+
+def test_tools_are_not_sent_to_a_backbone_that_takes_none(tmp_path):
+    reply, endpoint, chat, _ = ask([completion('{"function": "rate", "score": 1}')], tmp_path, schema=Call, tools=TOOLS)
+    assert reply.value == Call(function="rate", score=1.0)
+    assert "tools" not in endpoint.bodies[0] and "response_format" in endpoint.bodies[0]
+    assert not chat.takes_tools
+
+
+def test_refused_tools_say_what_to_do(tmp_path):
+    refusal = error(
+        400, "auto tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set; tool_choice"
+    )
+    failure, *_ = ask([refusal], tmp_path, schema=Call, tools=TOOLS, tools_taken=True)
+    assert failure.kind == "refused" and failure.fatal
+    assert str(failure).endswith("backbone.tools=false asks for function calls by a schema instead")
