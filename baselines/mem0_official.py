@@ -14,8 +14,10 @@ reply that stays unusable is counted under a name, and so is every action the pa
 from __future__ import annotations
 
 import asyncio
+import atexit
 import importlib.metadata
 import os
+import shutil
 import tempfile
 import warnings
 from collections import Counter
@@ -97,7 +99,7 @@ class Bridge:
         self.failure: BaseException | None = None
         self.wanted = 0
         self.facts: list[str] = []
-        self._loop = loop
+        self.loop = loop
         self._pending: set[Future[Any]] = set()
         self._closed = False
 
@@ -148,7 +150,7 @@ class Bridge:
         if self._closed:
             job.close()
             raise RuntimeError("the run has ended")
-        future = asyncio.run_coroutine_threadsafe(job, self._loop)
+        future = asyncio.run_coroutine_threadsafe(job, self.loop)
         self._pending.add(future)
         try:
             return future.result()
@@ -229,6 +231,7 @@ class OfficialMem0:
         hits = []
         async with self._searching:  # the in-process store promises nothing about threads
             for place, (owner, store) in enumerate(self._stores.items()):
+                self._bridges[owner].loop = asyncio.get_running_loop()
                 find = partial(store.search, text, user_id=_STORE, limit=self.config.top_k)
                 for result in (await asyncio.to_thread(find))["results"]:
                     memory = self._kept[owner][result["id"]]
@@ -248,7 +251,9 @@ def package_memory(bridge: Bridge, dim: int) -> Any:
     """A Memory of the package with our model and embedder in place of those its factories make (which never speak)."""
     # Both are read when the package is imported: it would make a folder in the home directory, and send events.
     os.environ["MEM0_TELEMETRY"] = "False"
-    os.environ.setdefault("MEM0_DIR", tempfile.mkdtemp(prefix="mem0-"))
+    if "MEM0_DIR" not in os.environ:
+        os.environ["MEM0_DIR"] = tempfile.mkdtemp(prefix="mem0-")
+        atexit.register(shutil.rmtree, os.environ["MEM0_DIR"], ignore_errors=True)
     from mem0 import Memory as PackageMemory
     from mem0.configs.base import MemoryConfig
     from mem0.memory import telemetry

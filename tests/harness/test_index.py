@@ -89,3 +89,15 @@ def test_wrong_use_is_refused():
     with pytest.raises(ValueError, match="3 dimensions"):
         index.search(unit(1, 0, 0), 1)
     assert len(index) == 1
+
+
+def test_a_removed_vector_is_found_no_more_and_its_id_is_free():
+    index = DenseIndex(2)
+    index.add(1, unit(1, 0))
+    index.add(2, unit(0, 1))
+    index.remove(1)
+    assert [id for id, _ in index.search(unit(1, 0), 5)] == [2] and len(index) == 1 and 1 not in index
+    index.add(1, unit(3, 4))
+    assert [id for id, _ in index.search(unit(0, 1), 5)] == [2, 1]
+    with pytest.raises(KeyError):
+        index.remove(9)
