@@ -109,16 +109,15 @@ class MemGPT(MemorySystem):
         items = _items(run)
         core = agent.memory.core
         kept = longest(len(items), lambda n: self._fits(_context(core, items[:n])))
-        core_shown = kept > 0 or self._fits(_context(core, ()))
-        if not core_shown:
-            core = {}
-            kept = longest(len(items), lambda n: self._fits(_context(core, items[:n])))
+        if kept == 0:  # what was found comes before what is always there
+            kept = longest(len(items), lambda n: self._fits(_context({}, items[:n])))
+            core = core if kept == 0 and self._fits(_context(core, ())) else {}
         trace = {
             "steps": run.steps,
             "stop": run.stop,
             "message": run.message,
             "dropped": len(items) - kept,
-            "core_shown": core_shown,
+            "core_shown": bool(core),
             **{name: agent.counts[name] for name in ("alerts", "flushes")},
         }
         return Evidence(_context(core, items[:kept]), tuple(items[:kept]), trace)
