@@ -154,13 +154,13 @@ class MemGPT(MemorySystem):
 
     @classmethod
     def plan(cls, config: MemGPTConfig, shape: DataShape, *, can_judge: bool) -> CallPlan:
-        """Per event 1 to max_steps calls; without preload a flush at most every other turn. Tokens: a queue that is nearly
-        empty, or one that the turns so far have filled."""
+        """Per event 1 to max_steps calls; without preload a flush at most every other turn. Tokens: an empty
+        queue, or, without preload, on average one that half of the turns have filled, each with its call and result."""
         turn = TOKENS_PER_WORD * shape.words / max(1, shape.turns) + LINE_TOKENS
         page = config.page_size * turn
         each = frame_tokens(STEP) + REPLY_TOKENS[STEP] / 3
         most = config.max_steps
-        queue = 0 if config.preload else 2 * turn * shape.turns / max(1, shape.conversations)
+        queue = 0 if config.preload else turn * shape.turns / max(1, shape.conversations)
         questions = (1, most)
         query_tokens = (int(each), int(most * (each + queue + most * page / 2)))
         context = (0, int(most * page))

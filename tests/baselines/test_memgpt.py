@@ -309,6 +309,8 @@ def test_a_flush_sums_up_the_oldest_half_recursively_and_it_stays_searchable():
     assert "<summary>sum0 long" in asked[1] and "fact0" not in asked[1]
     agent = system._agent
     assert len(agent.summary.split()) == 100 and agent.summary.startswith(f"sum{len(asked) - 1} ")
+    for messages in chat.prompts:  # the queue goes on with an event or a result, not with a call
+        assert re.match(r"(<before>.*?</before>\n)?<(turn|done|alert)", messages[1]["content"], re.DOTALL)
     last = "\n".join(m["content"] for m in chat.prompts[-1])
     assert "<before>sum" in last and "fact0" not in last and "fact29" in last
     found = asyncio.run(agent.memory.execute("conversation_search", {"query": "fact0"}, None))
