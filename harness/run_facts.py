@@ -90,7 +90,9 @@ def header_lines(spec: RunSpec, system: type[MemorySystem], dataset: Dataset, fa
         lines.append("embedder: hashed words, a stand-in for tests: these retrievals are no result")
     else:
         lines.append(f"embedder: {spec.embedder.model}")
-    lines.append(f"memory: {spec.label}, evidence {system.evidence_of(spec.memory)}, seed {spec.seed}, trials {spec.trials}")
+    lines.append(
+        f"memory: {spec.label}, evidence {system.evidence_of(spec.memory)}, seed {spec.seed}, trials {spec.trials}"
+    )
     if system.oracle is not None:
         lines.append(f"ORACLE ({system.oracle}): answers are made from the gold; a bound on the figures, no result")
     lines.extend(system.table_notices(spec.memory, can_judge=backbone.can_judge))
