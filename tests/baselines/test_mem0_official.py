@@ -3,15 +3,24 @@
 import asyncio
 import importlib.util
 import re
+import signal
 import socket
+import subprocess
+import sys
 from datetime import date
+from pathlib import Path
 
 import pytest
 from baseline_fakes import UNUSABLE, FakeChat, TableEmbedder, ask, build, conversation, services
 
 from baselines.mem0 import Mem0, Mem0Config
+from harness.embed import build_embedder
 from harness.errors import ConfigError, EndpointError
+from harness.llm.build import build_chat
+from harness.llm.cache import ReplyCache
 from harness.llm.types import Meter
+from harness.memory import Query
+from harness.spec import BackboneSpec, EmbedderSpec
 
 # Not importorskip: the package must not be imported before its telemetry is off.
 pytestmark = pytest.mark.skipif(
@@ -23,16 +32,39 @@ AXES = TableEmbedder({"kiln": [1, 0, 0], "boat": [0, 1, 0], "tea": [0, 0, 1]}, d
 TALK = conversation(["I have a kiln.", "Nice."], ["I sold the kiln.", "Good."])
 
 
+class Guard:
+    """Sees every connection and every address that is asked for, by the interpreter's own audit events, and refuses all
+    but one port of the loopback address. What was tried is kept: the package may swallow the refusal."""
+
+    def __init__(self):
+        self.on, self.port, self.tried, self.let_through = False, None, [], 0
+        sys.addaudithook(self.see)
+
+    def see(self, event, args):
+        if not self.on or event not in (
+            "socket.connect",
+            "socket.sendto",
+            "socket.getaddrinfo",
+            "socket.gethostbyname",
+        ):
+            return
+        address = args[1] if event in ("socket.connect", "socket.sendto") else args[:2]
+        if self.port is not None and tuple(address[:2]) == ("127.0.0.1", self.port):
+            self.let_through += 1
+            return
+        self.tried.append((event, address))
+        raise ConnectionRefusedError(f"{event} {address}: no connection in this test")
+
+
+GUARD = Guard()
+
+
 @pytest.fixture(autouse=True)
-def no_network(monkeypatch):
-    """Whatever opens a connection, or asks for an address, fails the test."""
-
-    def refused(*args, **kwargs):
-        raise AssertionError(f"a connection was tried: {args[1:]}")
-
-    for name in ("connect", "connect_ex", "sendto"):
-        monkeypatch.setattr(socket.socket, name, refused)
-    monkeypatch.setattr(socket, "getaddrinfo", refused)
+def no_network():
+    GUARD.on, GUARD.port, GUARD.tried, GUARD.let_through = True, None, [], 0
+    yield GUARD
+    GUARD.on = False
+    assert GUARD.tried == []
 
 
 def by_extraction(**facts):
@@ -96,7 +128,8 @@ def test_dates_reach_extraction_and_today_does_not():
     for prompt in chat.asked("mem0_official_facts"):
         assert re.search(r'date="13:56 on [89] May 2023"', prompt)
     assert not any(date.today().isoformat() in prompt for _, prompt in chat.sent)
-    assert '<other date="13:56 on 8 May 2023">Ben: Nice.</other>' in chat.asked("mem0_official_facts")[0]
+    other = 'assistant: <other date="13:56 on 8 May 2023">Ben: Nice.</other>'
+    assert sum(other in prompt for prompt in chat.asked("mem0_official_facts")) == 1
 
 
 def test_errors_the_package_swallows_are_raised():
@@ -157,3 +190,47 @@ def test_telemetry_is_off():
     from mem0.memory import telemetry
 
     assert telemetry.MEM0_TELEMETRY is False
+
+
+def test_the_guard_sees_a_connection(no_network):
+    with pytest.raises(ConnectionRefusedError), socket.socket() as one:
+        one.connect(("192.0.2.1", 80))
+    with pytest.raises(ConnectionRefusedError):
+        socket.getaddrinfo("example.org", 443)
+    assert [event for event, _ in no_network.tried] == ["socket.connect", "socket.getaddrinfo"]
+    no_network.tried.clear()
+
+
+@pytest.fixture
+def endpoint():
+    """The port of the stand-in's HTTP endpoint, in a process of its own."""
+    root = Path(__file__).resolve().parents[2]
+    process = subprocess.Popen([sys.executable, "scripts/endpoint.py"], cwd=root, stdout=subprocess.PIPE, text=True)
+    yield int(re.search(r"127\.0\.0\.1:(\d+)/v1", process.stdout.readline())[1])
+    process.send_signal(signal.SIGTERM)
+    process.wait(30)
+    process.stdout.close()
+
+
+def test_a_whole_run_against_a_local_endpoint_opens_no_other_connection(no_network, endpoint, tmp_path):
+    no_network.port = endpoint
+    spec = BackboneSpec(
+        name="scripted", kind="scripted", model="scripted", window=32768, base_url=f"http://127.0.0.1:{endpoint}/v1"
+    )
+    embedder = build_embedder(EmbedderSpec(name="h", kind="hashing", model="h", dim=64, max_tokens=256), tmp_path)
+    meter = Meter()
+
+    async def main():
+        chat = build_chat(spec, ReplyCache(tmp_path, "use", "r"))
+        system = Mem0(CONFIG, services(chat, embedder, meter=meter))
+        await system.ingest(TALK)
+        evidence = await system.recall(Query("q", "Who sold the kiln?", 4), Meter())
+        await chat.aclose()
+        await embedder.aclose()
+        return evidence
+
+    evidence = asyncio.run(main())
+    assert len(evidence.items) == 4 and "Ann: I sold the kiln." in evidence.context
+    # four extractions and four updates: every call went through the run's own client
+    assert (meter.calls, meter.computed, meter.errors) == (8, 8, 0)
+    assert no_network.let_through >= 1
