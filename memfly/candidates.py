@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from memfly.config import MemFlyConfig
 from memfly.fusion import by_score, rrf
 from memfly.hierarchy import Hierarchy
@@ -34,8 +36,9 @@ def shared_keywords(hierarchy: Hierarchy, draft: Draft) -> list[tuple[int, float
 
 
 def keyword_overlap(hierarchy: Hierarchy, draft: Draft, note: Note) -> float:
-    """idf of the shared keywords over idf of the smaller set, in [0, 1]: what scoring by embeddings takes for
-    complementarity before the discount (our choice)."""
+    """idf of the shared keywords over the geometric mean of both sets' idf, in [0, 1]: what scoring by embeddings takes
+    for complementarity before the discount (our choice: over the smaller set, one common word would tie a greeting to
+    everything)."""
     shared = new = 0.0
     for form in draft.keywords:
         keyword = hierarchy.keyword(form)
@@ -44,5 +47,4 @@ def keyword_overlap(hierarchy: Hierarchy, draft: Draft, note: Note) -> float:
         if keyword is not None and keyword.id in note.keywords:
             shared += idf
     old = sum(hierarchy.idf(hierarchy.keywords[keyword]) for keyword in note.keywords)
-    smaller = min(new, old)
-    return shared / smaller if smaller else 0.0
+    return shared / math.sqrt(new * old) if new and old else 0.0

@@ -58,8 +58,8 @@ class MemFlyConfig:
     adjacent_edges: bool = identity(default=False)
     """True: edges between adjacent turns of a session, beside the gate's. Our choice (memfly_plus)."""
     adjacent_weight: Above = identity(default=1.0)
-    """Weight of such an edge; s_comp lies in [0, 1]. Our choice: as good as the best link."""
-    red_cosine_low: Cosine = identity(default=0.4)
+    """Weight of such an edge; s_comp lies in [0, 1]. Our choice: as good as the best link (memfly_plus: 2, before any link)."""
+    red_cosine_low: Cosine = identity(default=0.6)
     """scoring=embedding: the cosine at which s_red is 0. Our choice, calibrated on the labelled pairs of the tests."""
     red_cosine_high: Cosine = identity(default=1.0)
     """scoring=embedding: the cosine at which s_red is 1. Our choice, calibrated as above; on the safe side, because merging by embeddings gains only by swallowing turns."""
@@ -90,7 +90,7 @@ class MemFlyConfig:
     rrf_k: Weight = identity(default=10.0)
     """[P] reciprocal rank fusion; our choice of the constant: with long lists the cited 60 rewards membership over rank."""
     anchors: Positive = identity(default=5)
-    """A: anchors of the topological expansion, the best of the two fused lists. Our choice: [P] takes all of them, whose neighbours are nearly the whole memory."""
+    """A: anchors of the topological expansion, the best of the two fused lists. Our choice: [P] takes all of them, whose neighbours are nearly the whole memory (memfly_plus: 12)."""
     neighbour_mode: Literal["quota", "list"] = identity(default="quota")
     """quota: neighbours get places of the pool. list: they are a third fused list. Our choice: as a list of equal weight they cost 6 to 17 points of recall."""
     neighbour_quota: Count = identity(default=5)
@@ -103,6 +103,8 @@ class MemFlyConfig:
     # Refinement and rendering
     i_max: Count = identity(default=3)
     """[P] I_max rounds of refinement; 0 (ablation no_ier): none."""
+    round_weight: Annotated[float, Field(gt=0.0, le=1.0)] = identity(default=0.5)
+    """Round r of refinement counts round_weight ** r in the fusion over rounds; 1: all alike. Our choice: a sub-query is narrower than the question, and a wrong one should not push out what the question found (with 1, rule-made sub-queries cost 6 points of recall)."""
     k_total: Positive | None = identity(default=20)
     """Notes the reader gets at most, by fusion over the rounds; null: unbounded. Our choice: equal budgets compare."""
     render: Literal["context+raw", "context", "raw"] = identity(default="context+raw")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from harness.llm.words import content_list, words
+from harness.llm.words import words
 
 
 class Lexical:
-    """BM25 of a question over the texts of all notes, stemmed content words (Porter). Built once, after ingestion."""
+    """BM25 of a question over the texts of all notes, by stemmed words (Porter). Built once, after ingestion."""
 
     def __init__(self, texts: Sequence[str]):
         import bm25s
@@ -31,8 +31,8 @@ class Lexical:
 
 
 def tokens(text: str) -> list[str]:
-    """Stemmed content words, repeats kept."""
-    return [_stem(base) for word in words(text) for base in content_list(word)]
+    """Stemmed words, repeats kept; function words too, which BM25 weighs by itself."""
+    return [_stem(word.casefold()) for word in words(text)]
 
 
 @lru_cache(maxsize=1)

@@ -21,8 +21,8 @@ def day(when: datetime) -> str:
 
 
 def date_time(when: datetime) -> str:
-    """A date with its time, e.g. "13:56 on 8 May 2023"."""
-    return f"{when:%H:%M} on {day(when)}"
+    """A date with its time, e.g. "8 May 2023, 13:56"."""
+    return f"{day(when)}, {when:%H:%M}"
 
 
 @dataclass(frozen=True)

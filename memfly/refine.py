@@ -40,6 +40,7 @@ async def refine(
     i_max: int,
     k_total: int | None,
     rrf_k: float,
+    round_weight: float,
 ) -> Refined:
     """Retrieve for `query`, then up to i_max times: judge, and if the pool does not suffice retrieve for the sub-query.
 
@@ -51,7 +52,7 @@ async def refine(
     stop: Stop | None = None
     for _ in range(i_max):
         known = {hit.note for hits in rounds for hit in hits}
-        sub_query = await judge([found.hit.note for found in select(rounds, k_total, rrf_k)])
+        sub_query = await judge([found.hit.note for found in select(rounds, k_total, rrf_k, round_weight)])
         if sub_query is None:
             stop = "sufficient"
             break
@@ -64,14 +65,16 @@ async def refine(
             stop = "no_new_note"
             break
         stop = "i_max"
-    return Refined(tuple(select(rounds, k_total, rrf_k)), stop)
+    return Refined(tuple(select(rounds, k_total, rrf_k, round_weight)), stop)
 
 
-def select(rounds: Sequence[Sequence[Hit]], k_total: int | None, rrf_k: float) -> list[Found]:
-    """The best k_total notes of all rounds by reciprocal rank fusion of the rounds; null: all of them."""
+def select(rounds: Sequence[Sequence[Hit]], k_total: int | None, rrf_k: float, round_weight: float) -> list[Found]:
+    """The best k_total notes of all rounds (null: all of them) by reciprocal rank fusion of the rounds, round r counting
+    round_weight ** r, the question's own round being 0."""
     first: dict[int, Found] = {}
     for number, hits in enumerate(rounds):
         for hit in hits:
             first.setdefault(hit.note, Found(hit, number))
-    fused = rrf(([hit.note for hit in hits] for hits in rounds), rrf_k)
+    weights = [round_weight**number for number in range(len(rounds))]
+    fused = rrf(([hit.note for hit in hits] for hits in rounds), rrf_k, weights)
     return [first[note] for note, _ in fused[:k_total]]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.llm.words import sentences
 from harness.locomo.schema import Turn
 from memfly.note import Note, date_time, turn_line
 
@@ -36,7 +37,7 @@ class Fitted:
 def show(note: Note, render: Render, skip_turns: int = 0) -> Shown:
     """One note: a line with its date-time and context, then its raw turns, those of another day with their own.
 
-    A context that a raw turn repeats word by word is not shown twice. skip_turns: how many of the oldest raw turns
+    A context of which every sentence stands in the raw turns word by word is not shown twice. skip_turns: how many of the oldest raw turns
     are left out; they are no longer among `dia_ids`, even where the context still speaks of them.
     """
     turns = note.turns[skip_turns:]
@@ -45,8 +46,7 @@ def show(note: Note, render: Render, skip_turns: int = 0) -> Shown:
         text = f"{head} {note.context}"
         return Shown(note, text, tuple(t.dia_id for t in turns), (len(text.split()),) * len(turns))
     lines = [_dated(turn, note) for turn in turns]
-    repeated = any(turn_line(turn) == note.context for turn in turns)
-    if render == "context+raw" and not repeated:
+    if render == "context+raw" and not _repeats(note.context, turns):
         lines.insert(0, f"{head} {note.context}")
     elif lines:
         lines[0] = f"{head} {lines[0]}"
@@ -57,6 +57,11 @@ def show(note: Note, render: Render, skip_turns: int = 0) -> Shown:
         words += len(line.split())
         ends.append(words)
     return Shown(note, "\n".join(lines), tuple(t.dia_id for t in turns), tuple(ends[len(ends) - len(turns) :]))
+
+
+def _repeats(context: str, turns: Sequence[Turn]) -> bool:
+    said = "\n".join(turn_line(turn) for turn in turns)
+    return context in said or all(sentence in said for sentence in sentences(context))
 
 
 def _dated(turn: Turn, note: Note) -> str:

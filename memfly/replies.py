@@ -13,15 +13,23 @@ def _rule(rule: str, **parts: Any) -> dict[str, Any]:
     return {"x-scripted": {"rule": rule, **parts}}
 
 
-MAX_KEYWORDS = 16
+MAX_KEYWORDS = 24
 """A bound for runaway lists; the prompt asks for 8 to 12."""
+
+
+def _at_most(characters: int) -> dict[str, Any]:
+    """A bound for runaway texts, far above what is asked for; only servers that decode by grammar are sent it."""
+    return {"maxLength": characters}
+
+
+Keyword = Annotated[str, Field(json_schema_extra=_at_most(32))]
 
 
 class Extraction(BaseModel):
     """Phase 1: a turn as a note."""
 
-    context: str = Field(json_schema_extra=_rule("copy", tag="turn"))
-    keywords: list[str] = Field(
+    context: str = Field(json_schema_extra=_at_most(600) | _rule("copy", tag="turn"))
+    keywords: list[Keyword] = Field(
         json_schema_extra={"maxItems": MAX_KEYWORDS, **_rule("keywords", tag="turn", max=MAX_KEYWORDS)}
     )
 
@@ -60,18 +68,18 @@ class ListScores(BaseModel):
 class Merged(BaseModel):
     """F_merge: one context for two."""
 
-    context: str = Field(json_schema_extra=_rule("join", tags=["old", "new"]))
+    context: str = Field(json_schema_extra=_at_most(1000) | _rule("join", tags=["old", "new"]))
 
 
 class Parsed(BaseModel):
     """F_theta: a query as a topic sentence and entities."""
 
-    topic: str = Field(json_schema_extra=_rule("copy", tag="question"))
-    entities: list[str] = Field(json_schema_extra={"maxItems": 8, **_rule("entities", tag="question", max=8)})
+    topic: str = Field(json_schema_extra=_at_most(200) | _rule("copy", tag="question"))
+    entities: list[Keyword] = Field(json_schema_extra={"maxItems": 8, **_rule("entities", tag="question", max=8)})
 
 
 class Judged(BaseModel):
     """Does the pool suffice, and if not, what to look for next."""
 
     sufficient: bool = Field(json_schema_extra=_rule("covers", question="question", context="evidence"))
-    sub_query: str = Field(json_schema_extra=_rule("missing", question="question", context="evidence"))
+    sub_query: str = Field(json_schema_extra=_at_most(160) | _rule("missing", question="question", context="evidence"))

@@ -64,7 +64,15 @@ class MemFly(MemorySystem):
         if not hierarchy.notes:
             return Evidence(context="", trace={"rounds": [], "stop": "empty_memory"})
         config = self.config
-        found = await refine(query.text, search, judge, i_max=config.i_max, k_total=config.k_total, rrf_k=config.rrf_k)
+        found = await refine(
+            query.text,
+            search,
+            judge,
+            i_max=config.i_max,
+            k_total=config.k_total,
+            rrf_k=config.rrf_k,
+            round_weight=config.round_weight,
+        )
         by_note = {f.hit.note: f for f in found.evidence}
         fitted = fit(
             [hierarchy.notes[f.hit.note] for f in found.evidence],

@@ -1,6 +1,6 @@
 """Fusion, candidates and each pathway alone on a hand-made memory, ranks worked out by hand."""
 
-from math import log
+from math import log, sqrt
 
 import numpy as np
 import pytest
@@ -43,6 +43,7 @@ def test_rrf_breaks_ties_by_the_older_note_whatever_the_order_of_lists():
     assert [n for n, _ in rrf([[7, 2, 5], [2, 7, 5]], 60)] == [2, 7, 5]
     assert rrf([[1, 2, 3], [3, 1, 2], [2, 3, 1]], 10)[0][0] == 1
     assert rrf([], 10) == []
+    assert rrf([[4], [5]], 10, [0.5, 1.0]) == [(5, pytest.approx(1 / 11)), (4, pytest.approx(0.5 / 11))]
 
 
 def test_a_smaller_constant_rewards_rank_over_membership():
@@ -66,9 +67,9 @@ def test_macro_semantic(house):
 
 
 def test_matched_keywords_take_the_best_of_two_entities(house):
-    entities = np.stack([unit([1, 0, 0], 4), unit([0.6, 0.8, 0], 4)])
+    entities = np.stack([unit([0.6, 0.8, 0], 4), unit([1, 0, 0], 4)])
     forms = {house.keywords[k].form: score for k, score in matched_keywords(house, entities, 2).items()}
-    # first entity: pottery 1.0, clay 0.8; second: clay 0.48 + 0.48 = 0.96, race 0.8
+    # first entity: clay 0.48 + 0.48 = 0.96, race 0.8; second: pottery 1.0, clay 0.8
     assert forms == pytest.approx({"pottery": 1.0, "clay": 0.96, "race": 0.8}, abs=1e-6)
 
 
@@ -179,7 +180,20 @@ def test_candidates_fuse_both_lists_and_keep_the_previous_note(house):
 
 def test_keyword_overlap_is_weighted_by_idf(house):
     new = draft([1, 0, 0, 0], ["race", "marathon"])
-    # idf: race ln 3; marathon unseen ln 5; note 2 holds race and ann, ln 3 each; the smaller set is note 2's
-    assert keyword_overlap(house, new, house.notes[2]) == pytest.approx(log(3) / (2 * log(3)))
+    # idf: race ln 3, marathon unseen ln 5; note 2 holds race and ann, ln 3 each
+    expected = log(3) / sqrt((log(3) + log(5)) * 2 * log(3))
+    assert keyword_overlap(house, new, house.notes[2]) == pytest.approx(expected)
     assert keyword_overlap(house, new, house.notes[1]) == 0.0
     assert house.idf(house.keyword("clay")) == pytest.approx(log(5))
+
+
+def test_linking_twice_keeps_the_higher_weight_and_counts_once(house):
+    assert house.edge_count == 3
+    assert not house.link(2, 0, 0.4)
+    assert house.edges[0][2] == house.edges[2][0] == 0.9
+    assert not house.link(0, 2, 1.5)
+    assert house.edges[0][2] == house.edges[2][0] == 1.5
+    assert house.link(1, 3, 0.1)
+    assert house.edge_count == 4
+    with pytest.raises(ValueError, match="itself"):
+        house.link(1, 1, 0.5)

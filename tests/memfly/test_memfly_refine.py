@@ -12,7 +12,7 @@ def hits(*notes):
     return [Hit(note, rank, 1.0 / rank, ("topic",)) for rank, note in enumerate(notes, start=1)]
 
 
-def run(pools, verdicts, i_max=3, k_total=20):
+def run(pools, verdicts, i_max=3, k_total=20, round_weight=1.0):
     """Drive refinement with pools by query and verdicts in order; returns the result and what was asked."""
     asked, judged = [], []
 
@@ -24,7 +24,7 @@ def run(pools, verdicts, i_max=3, k_total=20):
         judged.append(list(notes))
         return verdicts[len(judged) - 1]
 
-    done = asyncio.run(refine("q", retrieve, judge, i_max=i_max, k_total=k_total, rrf_k=10))
+    done = asyncio.run(refine("q", retrieve, judge, i_max=i_max, k_total=k_total, rrf_k=10, round_weight=round_weight))
     return done, asked, judged
 
 
@@ -65,9 +65,12 @@ def test_without_refinement_nobody_judges():
 def test_rounds_fuse_by_reciprocal_rank_and_are_cut():
     """rrf 10: note 3: 1/13 + 1/11 = 0.168; 1: 1/11 = 0.0909; 2: 1/12; 4: 1/12 (2 is older)."""
     rounds = [hits(1, 2, 3), hits(3, 4)]
-    assert [f.hit.note for f in select(rounds, None, 10)] == [3, 1, 2, 4]
-    assert [f.hit.note for f in select(rounds, 2, 10)] == [3, 1]
-    third = select(rounds, None, 10)[0]
+    assert [f.hit.note for f in select(rounds, None, 10, 1.0)] == [3, 1, 2, 4]
+    assert [f.hit.note for f in select(rounds, 2, 10, 1.0)] == [3, 1]
+    # at half weight: 1: 0.0909; 3: 1/13 + 1/22 = 0.122; 2: 0.0833; 4: 1/24
+    assert [f.hit.note for f in select(rounds, None, 10, 0.5)] == [3, 1, 2, 4]
+    assert [f.hit.note for f in select([hits(1, 2, 3), hits(5, 4), hits(6)], None, 10, 0.5)] == [1, 2, 3, 5, 4, 6]
+    third = select(rounds, None, 10, 1.0)[0]
     assert (third.round, third.hit.rank) == (0, 3)  # of the round that first brought it
 
 

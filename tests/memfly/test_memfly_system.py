@@ -160,7 +160,7 @@ def test_every_fallback_is_named_and_counted():
     broken = FakeChat({"extract": UNUSABLE, "score": UNUSABLE})
     system = build(chat=broken)
     assert system.services.meter.fallbacks == {"extract_raw": 7, "score_missing": 21}
-    assert system.hierarchy.notes[0].context == "Ann (13:56 on 8 May 2023): I bought a kiln in Lisbon."
+    assert system.hierarchy.notes[0].context == "Ann (8 May 2023, 13:56): I bought a kiln in Lisbon."
     assert system.hierarchy.keyword("kiln") is not None
     assert system.stats().appends == 7
 
@@ -209,7 +209,7 @@ def test_empty_and_tiny_conversations():
     assert (evidence.context, evidence.items, meter.calls) == ("", (), 0)
     evidence, _ = ask(build(talk=conversation(["I bought a kiln."])))
     assert [item.dia_ids for item in evidence.items] == [("D1:1",)]
-    assert evidence.context == "[13:56 on 8 May 2023] Ann: I bought a kiln."
+    assert evidence.context == "[8 May 2023, 13:56] Ann: I bought a kiln."
 
 
 def test_evidence_items_carry_what_recall_needs():
@@ -319,7 +319,7 @@ def test_no_update_scores_nothing_and_appends_everything():
 
 def test_no_denoise_keeps_the_raw_turn_and_the_extracted_keywords():
     system = build(replace(LIVELY, denoise=False, update=False), lively_chat())
-    assert system.hierarchy.notes[0].context == "Ann (13:56 on 8 May 2023): I bought a kiln in Lisbon."
+    assert system.hierarchy.notes[0].context == "Ann (8 May 2023, 13:56): I bought a kiln in Lisbon."
     assert system.hierarchy.keyword("lisbon") is not None
 
 

@@ -7,7 +7,7 @@ import pytest
 from memfly_fakes import memory
 
 from memfly.hierarchy import Hierarchy
-from memfly.topics import _split, communities, evolve, violations
+from memfly.topics import _leiden, _split, communities, evolve, violations
 
 
 def graph(*edges):
@@ -34,6 +34,13 @@ def test_a_clique_above_the_bound_is_cut(seed):
     groups = partition(120, clique(range(120)), seed=seed)
     assert sorted(v for group in groups for v in group) == list(range(120))
     assert all(3 <= len(group) <= 50 for group in groups)
+    # the optimiser keeps the bound by itself; cutting is only the net below it
+    assert max(len(group) for group in _leiden(120, *graph(*clique(range(120))), 50, seed)) <= 50
+
+
+def test_what_the_optimiser_lets_slip_is_cut(monkeypatch):
+    monkeypatch.setattr("memfly.topics._leiden", lambda size, *_: [list(range(size))])
+    assert [len(group) for group in partition(120, clique(range(120)))] == [40, 40, 40]
 
 
 def test_stars_and_isolated_vertices_keep_both_bounds():
