@@ -41,8 +41,10 @@ _OPERATION = {
 
 
 class Fact(BaseModel):
-    speaker: str
-    text: str
+    """maxLength is a bound for runaways, which only servers that decode by grammar are sent."""
+
+    speaker: str = Field(json_schema_extra={"maxLength": 40})
+    text: str = Field(json_schema_extra={"maxLength": 300})
 
 
 class Facts(BaseModel):
@@ -64,7 +66,7 @@ class Decision(BaseModel):
     fact: int
     operation: Operation
     memory: int | None
-    text: str
+    text: str = Field(json_schema_extra={"maxLength": 500})
 
 
 class Decisions(BaseModel):
@@ -88,7 +90,9 @@ class Decisions(BaseModel):
 
 
 class Summary(BaseModel):
-    summary: str = Field(json_schema_extra={"x-scripted": {"rule": "lead", "tag": "messages", "words": 60}})
+    summary: str = Field(
+        json_schema_extra={"maxLength": 1500, "x-scripted": {"rule": "lead", "tag": "messages", "words": 60}}
+    )
 
 
 @dataclass(frozen=True)

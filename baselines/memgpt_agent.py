@@ -6,12 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from baselines.common import Caller
-from baselines.memgpt_memory import FUNCTIONS, SEARCHES, TOOLS, AgentMemory, Passage
+from baselines.memgpt_memory import BLOCKS, FUNCTIONS, SEARCHES, TOOLS, AgentMemory, Passage
 from harness.errors import ReplyError
 from harness.llm.types import Message, Meter
 from harness.locomo.schema import Turn
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 STEP = "baselines/prompts/memgpt_step.j2"
 SUMMARY = "baselines/prompts/memgpt_summary.j2"
-REPLY_TOKENS = {STEP: 300, SUMMARY: 250}
-"""Longest reply of each prompt (our choice: twice what a thorough reply takes)."""
+REPLY_TOKENS = {STEP: 400, SUMMARY: 250}
+"""Longest reply of each prompt (our choice: all arguments at their longest; twice a thorough summary)."""
 MARGIN_TOKENS = 48
 """Kept free in the window for a chat template's own tokens (our choice)."""
 MESSAGE_TOKENS = 8
@@ -34,15 +34,22 @@ _ASKED = {"rule": "copy", "tag": "question"}
 _FOUND = {"rule": "copy", "tag": "found"}
 
 
-def _ruled(rule: Mapping[str, Any], default: Any) -> Any:
-    return Field(default=default, json_schema_extra={"x-scripted": dict(rule)})
+def _ruled(rule: Mapping[str, Any], default: Any, **extra: Any) -> Any:
+    return Field(default=default, json_schema_extra={"x-scripted": dict(rule), **extra})
+
+
+def _text(characters: int, **extra: Any) -> Any:
+    """A text with a bound for runaways, which only servers that decode by grammar are sent."""
+    return Annotated[str, Field(json_schema_extra={"maxLength": characters, **extra})]
 
 
 class FunctionCall(BaseModel):
-    """One function call, as a reply by JSON schema or as what a call of a tool becomes. `function` is free text: a name that does not exist is an error the
-    model gets to see. The stand-in stores every turn, and searches the archive once for a question."""
+    """One function call, as a reply by JSON schema or as what a call of a tool becomes. The names
+    of functions and blocks are offered as choices, which a grammar enforces; validation takes any text, because a name
+    that does not exist is an error the model gets to see. The stand-in stores every turn, and searches the archive once
+    for a question."""
 
-    thought: str = ""
+    thought: _text(120) = ""
     function: str = _ruled(
         {
             "rule": "if",
@@ -51,15 +58,16 @@ class FunctionCall(BaseModel):
             "else": "archival_memory_insert",
         },
         "",
+        enum=list(FUNCTIONS),
     )
-    message: str | None = _ruled({"rule": "answer", "question": "question", "context": "found"}, None)
-    name: str | None = None
-    content: str | None = _ruled({"rule": "last", "tag": "turn"}, None)
-    old_content: str | None = None
-    new_content: str | None = None
-    query: str | None = _ruled(_ASKED, None)
-    start_date: str | None = None
-    end_date: str | None = None
+    message: _text(240) | None = _ruled({"rule": "answer", "question": "question", "context": "found"}, None)
+    name: Annotated[str, Field(json_schema_extra={"enum": list(BLOCKS)})] | None = None
+    content: _text(400) | None = _ruled({"rule": "last", "tag": "turn"}, None)
+    old_content: _text(160) | None = None
+    new_content: _text(160) | None = None
+    query: _text(80) | None = _ruled(_ASKED, None)
+    start_date: _text(10) | None = None
+    end_date: _text(10) | None = None
     page: int | None = None
     request_heartbeat: bool = _ruled(
         {"rule": "if", "of": _ASKED, "then": {"rule": "if", "of": _FOUND, "then": False, "else": True}, "else": False},
@@ -75,7 +83,9 @@ class FunctionCall(BaseModel):
 
 
 class Summary(BaseModel):
-    summary: str = Field(json_schema_extra={"x-scripted": {"rule": "lead", "tag": "messages", "words": 60}})
+    summary: str = Field(
+        json_schema_extra={"maxLength": 1000, "x-scripted": {"rule": "lead", "tag": "messages", "words": 60}}
+    )
 
 
 @dataclass(frozen=True)

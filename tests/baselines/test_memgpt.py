@@ -12,6 +12,7 @@ from baselines.memgpt import MemGPT, MemGPTConfig
 from baselines.memgpt_agent import FunctionCall
 from baselines.memgpt_memory import FUNCTIONS, AgentMemory, Passage
 from harness.errors import EndpointError
+from harness.llm.structured import parse_reply, wire_schema
 from harness.llm.types import Meter
 from harness.memory import DataShape, Query
 
@@ -387,3 +388,13 @@ def test_nothing_ingested_and_nothing_said():
 def test_the_plan_by_hand(preload, memory_calls, query_calls):
     plan = MemGPT.plan(MemGPTConfig(preload=preload), DataShape(1, 2, 7, 70, 5), can_judge=True)
     assert (plan.memory_calls, plan.query_calls) == (memory_calls, query_calls)
+
+
+def test_names_are_offered_as_choices_and_any_text_is_taken():
+    wire = wire_schema(FunctionCall)["properties"]
+    assert wire["function"]["enum"] == list(FUNCTIONS)
+    assert {"type": "string", "enum": ["persona", "human"]} in [
+        {key: option.get(key) for key in ("type", "enum")} for option in wire["name"]["anyOf"]
+    ]
+    parsed = parse_reply('{"function": "look_up", "name": "notes", "page": "1"}', None, FunctionCall)
+    assert (parsed.value.function, parsed.value.name, parsed.value.page) == ("look_up", "notes", 1)
