@@ -88,6 +88,8 @@ class BackboneSpec:
     """The endpoint takes `tools`: function calls are asked for that way, not by a schema (systems that call functions)."""
     thinking: Literal["none", "qwen3"] = identity(default="none")
     """qwen3: thinking is switched off in the request (chat_template_kwargs.enable_thinking=false)."""
+    sampling: dict[str, float | int] = identity(default_factory=dict)
+    """Sent with every request beside temperature and max_tokens, e.g. frequency_penalty."""
     attempts: Positive = identity(default=3)
     """Replies asked for before a call counts as unparsable."""
     tokenizer: str = identity(default="estimate")

@@ -76,12 +76,15 @@ class Chat:
         self._count = counter
         self._limiter = limiter or Limiter(spec.concurrency_start, spec.concurrency_max)
         self._retrier = retrier or Retrier(spec.retries)
+        self._grammar = spec.kind in ("llamacpp", "vllm")  # these decode by grammar and so enforce maxLength
         self._scripted = spec.kind == "scripted"  # its rules stand in the schema: there is no other way
         self._way: Way | None = "schema" if self._scripted else None if spec.structured == "auto" else spec.structured
         self._probing = asyncio.Lock()
         self._prompted: set[type[BaseModel]] = set()
-        self._extra = {"chat_template_kwargs": {"enable_thinking": False}} if spec.thinking == "qwen3" else {}
+        thinking_off = {"chat_template_kwargs": {"enable_thinking": False}} if spec.thinking == "qwen3" else {}
+        self._extra = {**thinking_off, **spec.sampling}
         self._identity = {
+            **({"backbone_sampling": spec.sampling} if spec.sampling else {}),
             "model": spec.model,
             "revision": spec.revision or (scripted.VERSION if self._scripted else None),
             "dtype": spec.server.dtype if spec.kind == "vllm" else None,
@@ -226,7 +229,7 @@ class Chat:
         tools: list[dict[str, Any]] | None = None,
     ) -> Row:
         """The reply to one request, from the cache or computed. Raises FormatRefused where the way is "schema"."""
-        wire = None if schema is None else wire_schema(schema, rules=self._scripted)
+        wire = None if schema is None else wire_schema(schema, rules=self._scripted, lengths=self._grammar)
         sent = with_schema_in_prompt(messages, schema) if way == "prompt" and schema is not None else messages
         request = {
             **self._identity,

@@ -44,23 +44,25 @@ class Unusable(Exception):
 
 
 @lru_cache(maxsize=256)
-def _schema(model: type[BaseModel], rules: bool) -> dict[str, Any]:
+def _schema(model: type[BaseModel], rules: bool, lengths: bool) -> dict[str, Any]:
     raw = model.model_json_schema()
-    return _strict(raw, raw.get("$defs", {}), rules)
+    return _strict(raw, raw.get("$defs", {}), rules, lengths)
 
 
-def wire_schema(model: type[BaseModel], *, rules: bool = False) -> dict[str, Any]:
+def wire_schema(model: type[BaseModel], *, rules: bool = False, lengths: bool = False) -> dict[str, Any]:
     """The model's JSON schema as strict endpoints want it: references inlined, every property required, none beside
-    them. `rules` keeps the x- keys, which only the scripted stand-in reads. Do not change the dictionary.
+    them. `rules` keeps the x- keys, which only the scripted stand-in reads. `lengths` keeps maxLength, which servers
+    that decode by grammar enforce (a small model else rambles to its token limit) and strict endpoints may refuse.
+    Do not change the dictionary.
 
     A model that contains itself is refused (ValueError): no reply of the bench is recursive.
     """
-    return _schema(model, rules)
+    return _schema(model, rules, lengths)
 
 
-def _strict(node: Any, definitions: dict[str, Any], rules: bool, inside: tuple[str, ...] = ()) -> Any:
+def _strict(node: Any, definitions: dict[str, Any], rules: bool, lengths: bool, inside: tuple[str, ...] = ()) -> Any:
     if isinstance(node, list):
-        return [_strict(child, definitions, rules, inside) for child in node]
+        return [_strict(child, definitions, rules, lengths, inside) for child in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
@@ -68,16 +70,16 @@ def _strict(node: Any, definitions: dict[str, Any], rules: bool, inside: tuple[s
         if name in inside:
             raise ValueError(f"the reply model {name} contains itself; a reply schema must not be recursive")
         beside = {key: value for key, value in node.items() if key != "$ref"}
-        return _strict({**definitions[name], **beside}, definitions, rules, (*inside, name))
+        return _strict({**definitions[name], **beside}, definitions, rules, lengths, (*inside, name))
     strict: dict[str, Any] = {}
     for key, child in node.items():
         if key == "properties":
-            strict[key] = {name: _strict(value, definitions, rules, inside) for name, value in child.items()}
+            strict[key] = {name: _strict(value, definitions, rules, lengths, inside) for name, value in child.items()}
         elif key.startswith("x-"):
             if rules:
                 strict[key] = child
-        elif key != "$defs" and key not in _DROPPED:
-            strict[key] = _strict(child, definitions, rules, inside)
+        elif key != "$defs" and key not in _DROPPED and (lengths or key != "maxLength"):
+            strict[key] = _strict(child, definitions, rules, lengths, inside)
     if "properties" in strict:
         strict["required"] = list(strict["properties"])
         strict["additionalProperties"] = False
