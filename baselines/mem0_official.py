@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import importlib.metadata
+import logging
 import os
 import shutil
 import tempfile
@@ -273,6 +274,7 @@ def package_memory(bridge: Bridge, dim: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # payload indices mean nothing to an in-process store, and it says so
         memory = PackageMemory(config)
+    logging.getLogger("mem0").setLevel(logging.CRITICAL)  # what it would say is raised or counted here
     memory.llm = bridge
     memory.embedding_model = bridge
     return memory

@@ -24,7 +24,7 @@ FACTS = "baselines/prompts/mem0_facts.j2"
 DECIDE = "baselines/prompts/mem0_decide.j2"
 SUMMARY = "baselines/prompts/mem0_summary.j2"
 
-MAX_FACTS = 8
+MAX_FACTS = 6
 """A bound for runaway lists: two messages seldom hold four facts (our choice)."""
 REPLY_TOKENS = {FACTS: 400, DECIDE: 500, SUMMARY: 300}
 """Longest reply of each prompt (our choice: twice what a thorough reply takes)."""
@@ -44,7 +44,7 @@ class Fact(BaseModel):
     """maxLength is a bound for runaways, which only servers that decode by grammar are sent."""
 
     speaker: str = Field(json_schema_extra={"maxLength": 40})
-    text: str = Field(json_schema_extra={"maxLength": 300})
+    text: str = Field(json_schema_extra={"maxLength": 200})
 
 
 class Facts(BaseModel):
@@ -66,7 +66,7 @@ class Decision(BaseModel):
     fact: int
     operation: Operation
     memory: int | None
-    text: str = Field(json_schema_extra={"maxLength": 500})
+    text: str = Field(json_schema_extra={"maxLength": 300})
 
 
 class Decisions(BaseModel):

@@ -274,7 +274,7 @@ def test_nothing_ingested_and_nothing_said():
     assert ask(build(Mem0, CONFIG, conversation()))[0].items == ()
 
 
-@pytest.mark.parametrize(("decide_by", "most"), [("pair", 2), ("fact", 9)])
+@pytest.mark.parametrize(("decide_by", "most"), [("pair", 2), ("fact", 7)])
 def test_the_plan_by_hand(decide_by, most):
     # Sessions of 3 and 4 turns: 2 + 2 pairs; no refresh of the summary can be due before the tenth.
     shape = DataShape(1, 2, 7, 70, 5, turn_words=((10,) * 3, (10,) * 4))
