@@ -63,8 +63,7 @@ class Builder:
                 previous, session = await self._commit(made, same), made.turn.session
         finally:
             await abandon(jobs)
-        if self._since_topics:
-            await self._evolve()
+        await self._evolve()
 
     async def _commit(self, new: Draft, previous: Note | None) -> Note:
         """Score, gate, merge or add, link. previous: the note of the session's previous turn."""

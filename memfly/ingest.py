@@ -46,11 +46,11 @@ async def extract(
     shown = caller.clip(turn_line(turn), room)
     earlier = _latest([turn_line(t) for t in history], shown, room, caller)
     value = await caller.ask(EXTRACT, Extraction, meter, history=earlier, date=date_time(turn.date_time), turn=shown)
-    if value is None:
+    context = " ".join(value.context.split()) if value else ""
+    if not context:
         meter.fallback("extract_raw")
-        return raw_context(turn), names_and_words(turn.full_text)[:MAX_KEYWORDS]
-    context = " ".join(value.context.split())
-    return context if context and config.denoise else raw_context(turn), value.keywords
+    keywords = value.keywords if value else names_and_words(turn.full_text)[:MAX_KEYWORDS]
+    return context if context and config.denoise else raw_context(turn), keywords
 
 
 def _latest(lines: Sequence[str], shown: str, tokens: int, caller: Caller) -> str:

@@ -104,12 +104,12 @@ class MemFly(MemorySystem):
         return Evidence(context=fitted.context, items=tuple(items), trace=trace)
 
     async def _probe(self, text: str, meter: Meter) -> tuple[Probe, dict[str, Any]]:
-        """F_theta: a query as a topic sentence and entities, embedded. Fallback "parse_raw": the query itself and its
-        names and content words."""
+        """F_theta: a query as a topic sentence and entities, embedded. Fallback "parse_raw", for what is
+        missing: the query itself, its names and content words."""
         value = await self._caller.ask(PARSE, Parsed, meter, question=self._caller.clip(text, self._caller.room(PARSE)))
         topic, entities = (value.topic.strip(), value.entities) if value else ("", [])
         entities = list(dict.fromkeys(entity.strip() for entity in entities if entity.strip()))[:MAX_ENTITIES]
-        if not topic and not entities:
+        if not topic or not entities:
             meter.fallback("parse_raw")
         topic = topic or text
         entities = entities or list(names_and_words(text))[:MAX_ENTITIES]

@@ -93,6 +93,14 @@ def test_edges_of_the_note_merged_into_are_kept():
     assert system.hierarchy.edges == {0: {1: 0.6}, 1: {0: 0.6}}
 
 
+def test_keywords_of_a_last_merge_have_a_topic_too():
+    """Topics evolve after two notes; then a merge alone brings new keywords."""
+    chat = FakeChat({"score": scores_by_word("bowl", "kiln", 0.9, 0.9)})
+    talk = conversation(["I bought a kiln.", "Nice.", "A bowl, too."])
+    rows = build(replace(PAIRWISE, topic_every=2), chat, talk).export()
+    assert {word for topic in rows["topics"] for word in topic["keywords"]} == {row["form"] for row in rows["keywords"]}
+
+
 def test_a_scorer_that_says_yes_to_everything_collapses_the_memory():
     chat = FakeChat({"score": {"s_red": 1.0, "s_comp": 1.0}})
     stats = build(chat=chat).stats()
@@ -170,6 +178,17 @@ def test_every_fallback_is_named_and_counted():
     assert evidence.trace["stop"] == "sufficient"
     assert evidence.trace["rounds"][0]["topic"] == QUESTION.text
     assert "kiln" in evidence.trace["rounds"][0]["entities"]
+
+    half = FakeChat(
+        {"extract": {"context": " ", "keywords": ["oven"]}, "parse": {"topic": "A kiln.", "entities": [""]}}
+    )
+    system = build(MemFlyConfig(update=False), half)
+    assert system.services.meter.fallbacks == {"extract_raw": 7}
+    assert system.hierarchy.notes[0].context == "Ann (8 May 2023, 13:56): I bought a kiln in Lisbon."
+    assert len(system.hierarchy.keyword("oven").notes) == 7  # what came is used
+    evidence, meter = ask(system)
+    assert meter.fallbacks["parse_raw"] >= 1
+    assert evidence.trace["rounds"][0]["topic"] == "A kiln."
 
     same = {"score": {"s_red": 1, "s_comp": 0}, "merge": UNUSABLE}
     system = build(chat=FakeChat(same), talk=conversation(["Hi Ben. I like figs.", "I like figs. I like tea."]))
