@@ -20,8 +20,6 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.compose import build_spec, folder_name, plain, register_defaults, run_identity
 from harness.errors import BenchError, ThresholdError
 
-ROOT = Path(__file__).resolve().parent
-
 
 def say(line: str) -> None:
     """A line for the person at the terminal; results alone go to standard output."""
@@ -237,7 +235,6 @@ def task(cfg: DictConfig) -> str:
 def main() -> int:
     """Exit status: 0 done, 1 finished above its error threshold, 2 an error to mend, 130 interrupted."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing and exiting itself
-    os.chdir(ROOT) if not Path("conf").exists() else None
     try:
         task()
         if _failure:
