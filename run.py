@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,11 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def execute(values: dict[str, Any]) -> str:
+OURS = ("memory.", "protocol.", "embedder.", "backbone.model", "backbone.sampling", "dataset.gold", "experiment=")
+"""Overrides after which a run is no longer the system a paper's figure is for."""
+
+
+def execute(values: dict[str, Any], overrides: list[str]) -> str:
     """Run what a composed configuration asks for. Returns the run folder, or "" for a plan.
 
     Raises BenchError for whatever a person can mend.
@@ -68,11 +74,13 @@ def execute(values: dict[str, Any]) -> str:
         if folder.read_metrics() is not None and folder.read_status().get("state") in ("finished", "failed"):
             say("  already finished: nothing to compute (run.fresh=true runs it again)")
         else:
-            work(spec, system, dataset, protocol, folder)
+            if folder.manifest["versions"] != manifest["versions"]:
+                say("  resumed under other versions of code or packages than it was started with (manifest.json)")
+            work(spec, system, dataset, protocol, folder, overrides)
         return report(folder, path)
 
 
-def work(spec, system, dataset, protocol, folder) -> None:
+def work(spec, system, dataset, protocol, folder, overrides) -> None:
     """Build, ask, aggregate, write. Leaves status.json telling how it ended, whatever happens."""
     from eval.aggregate import aggregate, failures, memory_totals
     from eval.table import markdown
@@ -107,7 +115,7 @@ def work(spec, system, dataset, protocol, folder) -> None:
             wall_s=round(before + time.monotonic() - started, 3),
         )
         reasons = failures(metrics, spec.run.max_error_rate)
-        metrics["table"] = table_facts(spec, system, dataset, built, facts) | {"failures": list(reasons)}
+        metrics["table"] = table_facts(spec, system, dataset, built, facts, overrides) | {"failures": list(reasons)}
         folder.write_results(metrics, markdown(metrics, **table_options(metrics)))
         status("failed" if reasons else "finished", "; ".join(reasons))
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -129,7 +137,7 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
     from harness.embed import build_embedder
     from harness.llm.build import build_chat
     from harness.llm.cache import ReplyCache
-    from harness.llm.servers import serve
+    from harness.llm.servers import Endpoint, serve
     from harness.progress import Progress
     from harness.runner import Parts, run
 
@@ -147,8 +155,12 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
     cache = ReplyCache(folder.path / "replies" if spec.cache.mode == "off" else shared, spec.cache.mode, folder.run_id)
     embedder = build_embedder(spec.embedder, shared)
     try:
-        async with serve(spec.backbone, folder.path / "logs", say) as endpoint:
-            chat = build_chat(spec.backbone, cache, base_url=endpoint.base_url, api_key=endpoint.api_key)
+        replay = spec.cache.mode == "replay"  # starts nothing and needs no key
+        server = nullcontext(Endpoint(None, None)) if replay else serve(spec.backbone, folder.path / "logs", say)
+        async with server as endpoint:
+            chat = build_chat(
+                spec.backbone, cache, base_url=endpoint.base_url, api_key=endpoint.api_key, seed=spec.seed
+            )
             progress = Progress(
                 len(dataset.samples), dataset.n_questions * spec.trials, chat.live, quiet=not spec.run.progress
             )
@@ -170,13 +182,16 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-def table_facts(spec, system, dataset, built, facts) -> dict[str, Any]:
+def table_facts(spec, system, dataset, built, facts, overrides) -> dict[str, Any]:
     """What a table needs beside the figures; kept in metrics.json, so that a finished run prints it again."""
     from harness.run_facts import header_lines
 
     lines = header_lines(spec, system, dataset, facts)
     lines += sorted({f"memory: {notice}" for one in built for notice in one["notices"]})
-    whole = dataset.fingerprint.is_locomo10 and dataset.n_questions == dataset.fingerprint.questions
+    changed = [text.lstrip("+~") for text in overrides if text.lstrip("+~").startswith(OURS)]
+    if changed:
+        lines.append(f"set for this run: {' '.join(changed)}")
+    whole = not changed and dataset.fingerprint.is_locomo10 and dataset.n_questions == dataset.fingerprint.questions
     comparable = {"backbone": spec.backbone.name, "label": spec.label, "protocol": spec.protocol.name}
     return {"title": spec.label, "lines": lines, "comparable": comparable | {"full_locomo10": whole}}
 
@@ -205,7 +220,9 @@ def report(folder, path: Path) -> str:
     print(f"records: {path}")
     status = folder.read_status()
     if status["state"] == "failed":
-        raise ThresholdError(f"{path}: {status['message']}; the records are complete, cache.mode=refresh asks again")
+        raise ThresholdError(
+            f"{path}: {status['message']}; the records are complete; run.fresh=true cache.mode=refresh asks everything anew"
+        )
     return str(path)
 
 
@@ -223,7 +240,7 @@ def task(cfg: DictConfig) -> str:
     if sweep:
         say(f"\n#{HydraConfig.get().job.num} {' '.join(HydraConfig.get().overrides.task)}")
     try:
-        return execute(values)
+        return execute(values, list(HydraConfig.get().overrides.task))
     except BenchError as error:
         if sweep:
             say(f"run.py: {error}")
@@ -235,6 +252,10 @@ def task(cfg: DictConfig) -> str:
 def main() -> int:
     """Exit status: 0 done, 1 finished above its error threshold, 2 an error to mend, 130 interrupted."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing and exiting itself
+    if any(re.search(r"base_url=\S*://(\S*@|\S*\?)", argument) for argument in sys.argv[1:]):
+        # Refused before Hydra writes the command line anywhere.
+        say("run.py: backbone.base_url must hold no password and no query; name the key's variable in api_key_env")
+        return 2
     try:
         task()
         if _failure:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from harness.errors import ReplyError
+from harness.errors import EndpointError, ReplyError
 from harness.llm.types import ChatModel, Meter
 from harness.locomo.schema import Turn
 from harness.prompts import ROOT, load_prompt
@@ -32,7 +32,7 @@ class Caller:
 
     async def ask(self, prompt: str, schema: type[Value], meter: Meter, **inputs: object) -> Value | None:
         """One call, its purpose the prompt's file name; None where no attempt gave a usable reply (the caller names
-        and counts its fallback). EndpointError passes through."""
+        and counts its fallback). A fatal EndpointError passes through; one request that fails alone is a call without a reply."""
         try:
             reply = await self.chat.complete(
                 load_prompt(prompt).messages(**inputs),
@@ -42,7 +42,9 @@ class Caller:
                 purpose=prompt.rsplit("/", 1)[-1].removesuffix(".j2"),
                 meter=meter,
             )
-        except ReplyError:
+        except (ReplyError, EndpointError) as error:
+            if getattr(error, "fatal", False):
+                raise
             return None
         return reply.value  # type: ignore[return-value]
 

@@ -81,6 +81,7 @@ def aggregate(
         "interval_reason": reason,
         "evidence": _budgets([r for r in records if r["error"] is None]),
         "memory": dict(memory),
+        "asking": _asking(records),
         "usage": dict(usage),
         "wall_s": wall_s,
     }
@@ -138,6 +139,7 @@ def failures(metrics: Mapping[str, Any], max_error_rate: float) -> tuple[str, ..
     kinds = [
         ("answers", metrics["n_error"], metrics["n_total"]),
         ("memory calls", metrics["memory"].get("errors", 0), metrics["memory"].get("calls", 0)),
+        ("calls while asking", metrics["asking"]["errors"], metrics["asking"]["calls"]),
     ]
     return tuple(
         f"FAILED: {errors} of {total} {what} ended in an error ({errors / total:.2%}; "
@@ -145,6 +147,16 @@ def failures(metrics: Mapping[str, Any], max_error_rate: float) -> tuple[str, ..
         for what, errors, total in ((what, errors, max(errors, replies)) for what, errors, replies in kinds)
         if errors > max_error_rate * total
     )
+
+
+def _asking(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Calls made for questions (recall and answer), those without a usable reply, and the fallbacks taken instead."""
+    fallbacks = sum((Counter(r.get("fallbacks", {})) for r in records), Counter())
+    return {
+        "calls": sum(r.get("usage", {}).get("calls", 0) for r in records),
+        "errors": sum(r.get("call_errors", 0) for r in records),
+        "fallbacks": dict(sorted(fallbacks.items())),
+    }
 
 
 def _counts(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:

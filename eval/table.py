@@ -222,6 +222,15 @@ def _foot(metrics: Mapping[str, Any], reference: Reference | None) -> list[Line]
     for key in ("fallbacks", "repairs"):
         if memory.get(key):
             lines.append(Line(f"{key}: {_listed(memory[key])}"))
+    asking = metrics.get("asking", {})
+    if asking.get("errors") or asking.get("fallbacks"):
+        lines.append(
+            Line(
+                f"asking: {asking['errors']} of {asking['calls']:,} calls gave no usable reply; "
+                f"fallbacks: {_listed(asking['fallbacks']) if asking['fallbacks'] else 'none'}",
+                strong=True,
+            )
+        )
     lines.append(
         Line(
             f"all calls: {usage['calls']:,} ({usage['computed_calls']:,} computed, {usage['cached_calls']:,} cached); "

@@ -18,7 +18,7 @@ from harness.locomo.schema import Dataset, Question, Sample
 from harness.memory import Evidence, EvidenceItem, MemorySystem, Query, Services
 from harness.progress import Progress
 from harness.protocol import Protocol
-from harness.records import RunFolder
+from harness.records import AnswerKey, RunFolder
 from harness.spec import RunSpec
 
 Scorer = Callable[[Question, str, Sequence[EvidenceItem]], dict[str, float]]
@@ -100,9 +100,10 @@ class _Runner:
         self.context_tokens = context_budget(parts)
         self.conversations = asyncio.Semaphore(parts.spec.run.conversations_at_once)
         self.questions = asyncio.Semaphore(parts.spec.run.questions_at_once)
-        for record in folder.answers.values():
-            progress.answered += 1
-            progress.errors += record["error"] is not None
+        for key, record in folder.answers.items():
+            if not self._unanswered(key):
+                progress.answered += 1
+                progress.errors += record["error"] is not None
 
     async def conversation(self, sample: Sample) -> dict[str, Any]:
         async with self.conversations:
@@ -125,8 +126,15 @@ class _Runner:
         return [
             trial
             for trial in range(self.parts.spec.trials)
-            if (question.sample_id, question.qa_index, trial) not in self.folder.answers
+            if self._unanswered((question.sample_id, question.qa_index, trial))
         ]
+
+    def _unanswered(self, key: AnswerKey) -> bool:
+        """Not asked yet, or no reply was had: a resumed run asks again what an outage took. A bad reply is final."""
+        record = self.folder.answers.get(key)
+        return record is None or (
+            record["error"] is not None and record["error"]["kind"] not in ("empty", "unparsable")
+        )
 
     async def _build(self, sample: Sample) -> tuple[MemorySystem, dict[str, Any]]:
         meter = Meter()
@@ -169,6 +177,7 @@ class _Runner:
                     raise
                 for trial in trials:
                     self._record(question, trial, meter, started, error=error)
+                    meter = Meter()
                 return
             for trial in trials:
                 if trial > 0:
@@ -259,6 +268,7 @@ class _Runner:
                 "scores": scores or {},
                 "usage": usage_values(meter),
                 "fallbacks": dict(meter.fallbacks),
+                "call_errors": meter.errors,
                 "latency_s": round(time.perf_counter() - started, 4),
                 "error": {"kind": error.kind, "message": str(error)} if error else None,
             }

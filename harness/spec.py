@@ -58,7 +58,7 @@ class ServerSpec:
     threads: Positive = runtime(default=2)
     slots: Positive = runtime(default=2)
     command: str = runtime(default="vllm")
-    args: list[str] = runtime(default_factory=list)
+    args: list[str] = identity(default_factory=list)
     tensor_parallel: Positive = runtime(default=1)
     data_parallel: Positive = runtime(default=1)
     dtype: str = identity(default="auto")

@@ -107,3 +107,18 @@ def test_the_stand_in_is_named_as_no_language_model(run_door, tmp_path):
 def test_replay_without_an_archive_reaches_no_network(run_door):
     done = run_door(*QUICK, "backbone=gpt-4o-mini", "cache.mode=replay", check=2)
     assert "replay" in last_line(done.stderr)
+
+
+def test_a_replay_needs_no_key_and_no_server(run_door, tmp_path):
+    """The archive of a scripted run under another backbone's name holds no row of it: the first miss is the error."""
+    run_door(*QUICK, check=0)
+    done = run_door(*QUICK, "backbone=gpt-4o-mini", "cache.mode=replay", check=2)
+    assert "holds no reply" in last_line(done.stderr) and "OPENAI_API_KEY" not in done.stderr
+
+
+def test_a_password_in_the_address_reaches_no_file(run_door, tmp_path):
+    done = run_door("-m", "backbone.base_url=http://bob:s3cretpw@127.0.0.1:1/v1", "seed=0,1", *QUICK, check=2)
+    assert "s3cretpw" not in done.stderr + done.stdout
+    assert not [
+        path for path in tmp_path.rglob("*") if path.is_file() and "s3cretpw" in path.read_text(errors="replace")
+    ]

@@ -16,7 +16,12 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 
 def build_chat(
-    spec: BackboneSpec, cache: ReplyCache, *, base_url: str | None = None, api_key: str | None = None
+    spec: BackboneSpec,
+    cache: ReplyCache,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    seed: int = 0,
 ) -> Chat:
     """The chat client of a backbone.
 
@@ -33,7 +38,7 @@ def build_chat(
         transport = OpenAITransport(
             spec.model, _address(spec, address), api_key or _key(spec), timeout_s=spec.timeout_s
         )
-    return Chat(spec, cache, transport, counter(spec))
+    return Chat(spec, cache, transport, counter(spec), seed=seed)
 
 
 def _address(spec: BackboneSpec, address: str | None) -> str:

@@ -62,7 +62,9 @@ class Chat:
         *,
         limiter: Limiter | None = None,
         retrier: Retrier | None = None,
+        seed: int = 0,
     ):
+        self._seed = seed
         self.name = spec.name
         self.window = spec.window
         self.can_judge = spec.can_judge
@@ -85,6 +87,7 @@ class Chat:
         self._extra = {**thinking_off, **spec.sampling}
         self._identity = {
             **({"backbone_sampling": spec.sampling} if spec.sampling else {}),
+            **({"server_args": spec.server.args} if spec.server.args else {}),
             "model": spec.model,
             "revision": spec.revision or (scripted.VERSION if self._scripted else None),
             "dtype": spec.server.dtype if spec.kind == "vllm" else None,
@@ -240,6 +243,8 @@ class Chat:
             "trial": trial,
             "attempt": attempt,
         }
+        if self._seed and settings.get("temperature"):
+            request["seed"] = self._seed  # another seed is another draw, never the first one's from the cache
         if tools is not None:
             request["tools"] = tools
         outgoing = Outgoing(sent, wire if way == "schema" else None, {**settings, **self._extra}, tools)

@@ -258,3 +258,18 @@ def test_a_run_over_its_error_threshold_fails_and_says_why():
     )
     assert failures(found, 0.005)[1].startswith("FAILED: 2 of 200 memory calls ended in an error (1.00%;")
     assert failures(run(memory={"calls": 0, "errors": 3}), 0.5)[0].startswith("FAILED: 3 of 3 memory calls")
+
+
+def test_calls_that_fail_while_asking_are_counted_and_held_against_the_limit():
+    def record(index, calls, errors, fallbacks):
+        return {
+            "sample_id": "s", "qa_index": index, "trial": 0, "category": 1, "evidence": [], "error": None,
+            "scores": {"f1_amem": 1.0}, "usage": {"calls": calls}, "call_errors": errors, "fallbacks": fallbacks,
+        }  # fmt: skip
+
+    records = [record(0, 7, 6, {"parse_raw": 1}), record(1, 3, 0, {"parse_raw": 1, "judge_stop": 2})]
+    metrics = aggregate(records, memory={}, usage={}, wall_s=0.0)
+    assert metrics["asking"] == {"calls": 10, "errors": 6, "fallbacks": {"judge_stop": 2, "parse_raw": 2}}
+    assert failures(metrics, 0.01) == (
+        "FAILED: 6 of 10 calls while asking ended in an error (60.00%; run.max_error_rate allows 1.00%)",
+    )

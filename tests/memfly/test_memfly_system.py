@@ -213,9 +213,18 @@ def test_an_endpoint_error_passes_through_and_leaves_nothing_running(purpose):
 def test_an_endpoint_error_passes_through_recall(purpose):
     chat = FakeChat()
     system = build(chat=chat)
-    chat.replies[purpose] = EndpointError("server", "down", fatal=False)
+    chat.replies[purpose] = EndpointError("server", "down", fatal=True)
     with pytest.raises(EndpointError, match="down"):
         ask(system)
+
+
+@pytest.mark.parametrize(("purpose", "name"), [("parse", "parse_raw"), ("judge", "judge_stop")])
+def test_a_request_that_fails_alone_is_a_counted_fallback(purpose, name):
+    chat = FakeChat()
+    system = build(chat=chat)
+    chat.replies[purpose] = EndpointError("refused", "filtered", fatal=False)
+    _, meter = ask(system)
+    assert meter.fallbacks[name] >= 1
 
 
 def test_recall_before_ingest_is_refused():
