@@ -28,7 +28,7 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-OURS = ("memory.", "protocol.", "embedder.", "backbone.model", "backbone.sampling", "dataset.gold", "experiment=")
+OURS = ("memory.", "protocol.", "embedder.", "backbone.model", "backbone.sampling", "dataset.gold", "experiment=", "limits=")
 """Overrides after which a run is no longer the system a paper's figure is for."""
 
 

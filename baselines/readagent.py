@@ -62,12 +62,19 @@ class Cut(BaseModel):
 
 
 class Gist(BaseModel):
-    gist: str = Field(json_schema_extra={"x-scripted": {"rule": "lead", "tag": "page", "words": 60}})
+    """maxLength and maxItems are bounds for runaways, which only servers that decode by grammar are sent."""
+
+    gist: str = Field(
+        json_schema_extra={"maxLength": 800, "x-scripted": {"rule": "lead", "tag": "page", "words": 60}}
+    )
 
 
 class Lookup(BaseModel):
     pages: list[int] = Field(
-        json_schema_extra={"x-scripted": {"rule": "closest", "question": "question", "tag": "gist", "max": 6}}
+        json_schema_extra={
+            "maxItems": 12,
+            "x-scripted": {"rule": "closest", "question": "question", "tag": "gist", "max": 6},
+        }
     )
 
 

@@ -190,6 +190,8 @@ class RunSpec:
     memory: Any = identity()
     ablation: str = runtime()
     """A label; what an ablation changes is in `memory`, and that is hashed."""
+    limits: str = runtime(default="none")
+    """A label as well: conf/limits/ says what it cuts."""
     dataset: DatasetSpec = identity()
     embedder: EmbedderSpec = identity()
     protocol: ProtocolSpec = identity()

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
 GROUPS = {
     group: sorted(path.stem for path in (CONF / group).glob("*.yaml"))
-    for group in ("backbone", "memory", "ablation", "dataset", "embedder", "protocol")
+    for group in ("backbone", "memory", "ablation", "dataset", "embedder", "protocol", "limits")
 }
 ABLATED = ("memfly", "memfly_plus")
 """The systems that ablations are for."""
@@ -49,6 +49,7 @@ def test_the_promised_groups_are_there():
     )
     assert GROUPS["dataset"] == ["locomo10", "sample"]
     assert GROUPS["protocol"] == ["amem", "locomo"]
+    assert GROUPS["limits"] == ["none", "small"]
 
 
 def test_defaults():
@@ -154,3 +155,15 @@ def test_off_is_a_mode_and_no_boolean_on_the_command_line():
 def test_folder_names_are_deterministic_and_tell_the_run():
     spec = composed("backbone=scripted", "ablation=no_ier")
     assert folder_name(spec, "ab" * 32) == "memfly-no_ier-scripted-sample-amem-abababababab"
+
+
+def test_small_limits_cut_the_system_the_sample_and_the_prompts():
+    small = composed("limits=small", "memory=amem")
+    assert (small.memory.k, small.memory.neighbours) == (4, 2)
+    assert (small.dataset.conversations, small.dataset.max_sessions, small.dataset.max_questions) == (
+        ["sample-1"], 3, 15,
+    )  # fmt: skip
+    assert (small.protocol.max_tokens, small.protocol.max_context_tokens) == (48, 500)
+    assert composed("limits=small", "dataset=locomo10").dataset.conversations is None
+    assert composed("limits=small", "memory.k_final=9").memory.k_final == 9  # the command line has the last word
+    assert composed("limits=small", "ablation=no_ier").memory.i_max == 0, "an ablation is applied after the limits"
