@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import signal
 import sys
 import time
@@ -19,8 +20,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.compose import build_spec, folder_name, plain, register_defaults, run_identity
-from harness.errors import BenchError, ThresholdError
+from harness.compose import plain, register_defaults
+from harness.errors import BenchError, ConfigError, ThresholdError
 
 
 def say(line: str) -> None:
@@ -28,7 +29,16 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-OURS = ("memory.", "protocol.", "embedder.", "backbone.model", "backbone.sampling", "dataset.gold", "experiment=", "limits=")
+OURS = (
+    "memory.",
+    "protocol.",
+    "embedder.",
+    "backbone.model",
+    "backbone.sampling",
+    "dataset.gold",
+    "experiment=",
+    "limits=",
+)
 """Overrides after which a run is no longer the system a paper's figure is for."""
 
 
@@ -37,38 +47,30 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str:
 
     Raises BenchError for whatever a person can mend.
     """
-    plan_only = values.pop("plan")
-    spec, system = build_spec(values)
-
+    from harness.approve import approve, terminal
     from harness.llm import servers
-    from harness.locomo.loader import load_dataset, shape
-    from harness.plan import make_plan
-    from harness.prompts import prompt_hashes
-    from harness.protocol import build_protocol
+    from harness.prepare import prepare
 
-    if not plan_only and spec.cache.mode != "replay":
-        servers.check(spec.backbone)
-    dataset = load_dataset(spec.dataset)
-    protocol = build_protocol(spec.protocol)
-    plan = make_plan(
-        spec, system.plan(spec.memory, shape(dataset), can_judge=spec.backbone.can_judge), dataset.n_questions
-    )
-    prompts = prompt_hashes((*system.prompt_files, *protocol.prompt_files))
-    identity = run_identity(spec, dataset.fingerprint.content_sha256, prompts)
-    path = Path(spec.run.dir) / folder_name(spec, identity)
+    prepared = prepare(values)
+    spec, system, dataset, protocol = prepared.spec, prepared.system, prepared.dataset, prepared.protocol
+    path = prepared.path
     say(f"{spec.label} | {spec.backbone.name} | {dataset.name} | {spec.protocol.name} | {path}")
     for notice in dataset.notices:
         say(f"  {notice}")
     say(f"  {len(dataset.samples)} conversations, {dataset.n_questions} questions, {spec.trials} trial(s)")
-    say(f"  {plan.line()}")
-    if plan_only:
+    say(f"  {prepared.plan.line()}")
+    if prepared.plan_only:
         return ""
+    if not prepared.finished and spec.cache.mode != "replay":
+        servers.check(spec.backbone)
+        if prepared.priced:
+            approve(prepared.plan.total, yes=spec.run.assume_yes, max_usd=spec.run.max_usd, ask=terminal())
 
     from harness.records import RunFolder
     from harness.run_facts import manifest_values
 
-    manifest = manifest_values(spec, dataset.fingerprint, prompts)
-    with RunFolder(path, identity, manifest, fresh=spec.run.fresh) as folder:
+    manifest = manifest_values(spec, dataset.fingerprint, prepared.prompts)
+    with RunFolder(path, prepared.identity, manifest, fresh=spec.run.fresh) as folder:
         for notice in folder.notices:
             say(f"  {notice}")
         if folder.read_metrics() is not None and folder.read_status().get("state") in ("finished", "failed"):
@@ -159,7 +161,12 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
         server = nullcontext(Endpoint(None, None)) if replay else serve(spec.backbone, folder.path / "logs", say)
         async with server as endpoint:
             chat = build_chat(
-                spec.backbone, cache, base_url=endpoint.base_url, api_key=endpoint.api_key, seed=spec.seed
+                spec.backbone,
+                cache,
+                base_url=endpoint.base_url,
+                api_key=endpoint.api_key,
+                seed=spec.seed,
+                max_usd=spec.run.max_usd,
             )
             progress = Progress(
                 len(dataset.samples), dataset.n_questions * spec.trials, chat.live, quiet=not spec.run.progress
@@ -188,12 +195,19 @@ def table_facts(spec, system, dataset, built, facts, overrides) -> dict[str, Any
 
     lines = header_lines(spec, system, dataset, facts)
     lines += sorted({f"memory: {notice}" for one in built for notice in one["notices"]})
-    changed = [text.lstrip("+~") for text in overrides if text.lstrip("+~").startswith(OURS)]
+    changed = [text.lstrip("+~") for text in overrides if text.lstrip("+~").startswith(OURS) and not is_grid(text)]
     if changed:
         lines.append(f"set for this run: {' '.join(changed)}")
     whole = not changed and dataset.fingerprint.is_locomo10 and dataset.n_questions == dataset.fingerprint.questions
     comparable = {"backbone": spec.backbone.name, "label": spec.label, "protocol": spec.protocol.name}
     return {"title": spec.label, "lines": lines, "comparable": comparable | {"full_locomo10": whole}}
+
+
+def is_grid(override: str) -> bool:
+    """Whether it chooses an experiment that only lists runs (conf/experiment/table1.yaml) and sets nothing in them."""
+    key, _, name = override.partition("=")
+    file = Path(__file__).parent / "conf" / "experiment" / f"{name}.yaml"
+    return key == "experiment" and file.is_file() and set(OmegaConf.load(file)) <= {"hydra"}
 
 
 def table_options(metrics: dict[str, Any]) -> dict[str, Any]:
@@ -226,6 +240,11 @@ def report(folder, path: Path) -> str:
     return str(path)
 
 
+def grid_command() -> str:
+    """The command that was given, as a sweep."""
+    return shlex.join([Path(sys.argv[0]).name, "-m", *sys.argv[1:]])
+
+
 _failure: list[BaseException] = []
 """The error of a single run: Hydra prints an extra line for one that leaves the job, so it is carried past it."""
 
@@ -236,7 +255,11 @@ register_defaults()
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def task(cfg: DictConfig) -> str:
     values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    sweep = HydraConfig.get().mode == RunMode.MULTIRUN
+    hydra_config = HydraConfig.get()
+    sweep = hydra_config.mode == RunMode.MULTIRUN
+    if not sweep and hydra_config.sweeper.params:
+        _failure.append(ConfigError(f"this is a grid of runs, not a run; start it with: python {grid_command()}"))
+        return ""
     if sweep:
         say(f"\n#{HydraConfig.get().job.num} {' '.join(HydraConfig.get().overrides.task)}")
     try:

@@ -64,9 +64,7 @@ class Cut(BaseModel):
 class Gist(BaseModel):
     """maxLength and maxItems are bounds for runaways, which only servers that decode by grammar are sent."""
 
-    gist: str = Field(
-        json_schema_extra={"maxLength": 800, "x-scripted": {"rule": "lead", "tag": "page", "words": 60}}
-    )
+    gist: str = Field(json_schema_extra={"maxLength": 800, "x-scripted": {"rule": "lead", "tag": "page", "words": 60}})
 
 
 class Lookup(BaseModel):

@@ -1,62 +1,95 @@
-"""What a run will take, before it starts: calls, tokens, minutes, dollars."""
+"""What a run will take, before it starts: calls, tokens, hours, dollars."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from harness.memory import CallPlan
-from harness.spec import RunSpec
+from harness.spec import BackboneSpec, RunSpec
 
 ANSWER_TOKENS = (4, 30)
 """Completion tokens of an answer (our choice: golds have 1 to 30 words, most under 8)."""
 FRAME_TOKENS = 220
 """Prompt tokens of an answer beside the context (our choice: the longest frame of the shipped protocols)."""
+COMPLETION_SHARE = 0.1
+"""Share of completion tokens among all (our choice: prompts are long, replies short)."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Lowest and highest figures; `usd` is None where the backbone has no price."""
+
+    calls: tuple[int, int]
+    tokens: tuple[int, int]
+    hours: tuple[float, float]
+    usd: tuple[float, float] | None
+
+    def __add__(self, other: Amount) -> Amount:
+        usd = None if self.usd is None and other.usd is None else _sum(self.usd or (0.0, 0.0), other.usd or (0.0, 0.0))
+        return Amount(
+            _sum(self.calls, other.calls), _sum(self.tokens, other.tokens), _sum(self.hours, other.hours), usd
+        )
+
+    def text(self) -> str:
+        parts = [f"{_range(self.calls)} calls", f"{_range(self.tokens)} tokens", f"about {_time(self.hours)}"]
+        if self.usd is not None:
+            parts.append(f"${self.usd[0]:,.2f} to ${self.usd[1]:,.2f}")
+        return ", ".join(parts)
+
+
+NOTHING = Amount((0, 0), (0, 0), (0.0, 0.0), None)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Lowest and highest figures of a run in which nothing is cached."""
+    """A run in which nothing is cached: building the memories, and asking (recall and answer)."""
 
-    calls: tuple[int, int]
-    tokens: tuple[int, int]
-    minutes: tuple[float, float]
-    usd: tuple[float, float] | None
+    building: Amount
+    asking: Amount
+
+    @property
+    def total(self) -> Amount:
+        return self.building + self.asking
+
+    @property
+    def usd(self) -> tuple[float, float] | None:
+        return self.total.usd
 
     def line(self) -> str:
         """One line for a person."""
-        parts = [
-            f"{_range(self.calls)} calls",
-            f"{_range(self.tokens)} tokens",
-            f"about {_minutes(self.minutes)} minutes",
-        ]
-        if self.usd is not None:
-            parts.append(f"${self.usd[0]:.2f} to ${self.usd[1]:.2f}")
-        return "plan (nothing cached): " + ", ".join(parts)
+        return f"plan (nothing cached): {self.total.text()}"
 
 
 def make_plan(spec: RunSpec, system_plan: CallPlan, questions: int) -> Plan:
-    """Add the reader's calls to the system's own, and turn tokens into minutes and dollars.
-
-    Minutes: prompt tokens / speed_prompt_tps + completion tokens / speed_completion_tps, speeds being the
-    backbone's over all slots. The share of completion tokens is taken as a tenth (our choice).
-    """
+    """Add the reader's calls to the system's own, and turn tokens into hours and dollars."""
     asked = questions * spec.trials if system_plan.reader else 0
     room = min(spec.backbone.window, spec.protocol.max_context_tokens or spec.backbone.window)
-    calls, tokens, minutes, usd = [], [], [], []
+    calls, tokens = [], []
     for i in (0, 1):
         reader = asked * (FRAME_TOKENS + min(system_plan.context_tokens[i], room) + ANSWER_TOKENS[i])
-        n_calls = system_plan.memory_calls[i] + questions * system_plan.query_calls[i] + asked
-        n_tokens = system_plan.memory_tokens[i] + questions * system_plan.query_tokens[i] + reader
-        completion = n_tokens // 10
-        seconds = (n_tokens - completion) / spec.backbone.speed_prompt_tps
-        seconds += completion / spec.backbone.speed_completion_tps
-        price = spec.backbone.price
-        calls.append(n_calls)
-        tokens.append(n_tokens)
-        minutes.append(seconds / 60)
-        usd.append(((n_tokens - completion) * price.prompt + completion * price.completion) / 1e6)
-    priced = spec.backbone.price.date is not None
-    return Plan(tuple(calls), tuple(tokens), tuple(minutes), tuple(usd) if priced else None)
+        calls.append(questions * system_plan.query_calls[i] + asked)
+        tokens.append(questions * system_plan.query_tokens[i] + reader)
+    return Plan(
+        building=_amount(spec.backbone, system_plan.memory_calls, system_plan.memory_tokens),
+        asking=_amount(spec.backbone, tuple(calls), tuple(tokens)),
+    )
+
+
+def _amount(backbone: BackboneSpec, calls: tuple[int, int], tokens: tuple[int, int]) -> Amount:
+    """Hours: prompt tokens / speed_prompt_tps + completion tokens / speed_completion_tps, speeds being the
+    backbone's over all slots."""
+    hours, usd = [], []
+    for n in tokens:
+        completion = n * COMPLETION_SHARE
+        prompt = n - completion
+        hours.append((prompt / backbone.speed_prompt_tps + completion / backbone.speed_completion_tps) / 3600)
+        usd.append((prompt * backbone.price.prompt + completion * backbone.price.completion) / 1e6)
+    priced = backbone.price.date is not None
+    return Amount(calls, tokens, tuple(hours), tuple(usd) if priced else None)
+
+
+def _sum(a: tuple, b: tuple) -> tuple:
+    return a[0] + b[0], a[1] + b[1]
 
 
 def _range(pair: tuple[int, int]) -> str:
@@ -64,6 +97,8 @@ def _range(pair: tuple[int, int]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _minutes(pair: tuple[float, float]) -> str:
-    low, high = (f"{value:.1f}" if value < 10 else f"{value:,.0f}" for value in pair)
-    return low if low == high else f"{low} to {high}"
+def _time(hours: tuple[float, float]) -> str:
+    """Minutes below two hours, hours above."""
+    unit, scale = ("hours", 1) if hours[1] >= 2 else ("minutes", 60)
+    low, high = (f"{value * scale:.1f}" if value * scale < 10 else f"{value * scale:,.0f}" for value in hours)
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"

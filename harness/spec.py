@@ -176,6 +176,10 @@ class RunOptions:
     questions_at_once: Positive = runtime(default=32)
     max_error_rate: Fraction = runtime(default=0.01)
     progress: bool = runtime(default=True)
+    max_usd: Annotated[float, Field(ge=0)] | None = runtime(default=None)
+    """Dollars that one command may spend; a run stops before the call that would pass it, and can be resumed."""
+    assume_yes: bool = runtime(default=False)
+    """Do not ask before the first paid call."""
 
 
 @dataclass(frozen=True, kw_only=True)

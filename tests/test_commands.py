@@ -29,14 +29,14 @@ def test_help_names_the_groups(run_door):
 )
 def test_promised_commands_plan(run_door, command):
     done = run_door(*command, "plan=true", check=0)
-    assert "plan (nothing cached): " in done.stderr and " calls, " in done.stderr and " minutes" in done.stderr
+    assert "plan (nothing cached): " in done.stderr and " calls, " in done.stderr and ", about " in done.stderr
 
 
 def test_a_sweep_runs_every_combination(run_door):
     done = run_door("-m", "memory.tau_merge=0.6,0.7,0.8", "memory.tau_link=0.4,0.5", "plan=true", check=0)
     assert done.stderr.count("plan (nothing cached)") == 6
     assert "sweep: 6 jobs" in done.stderr
-    assert done.stderr.count(": finished") == 6
+    assert done.stderr.count(": planned") == 6
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_in_a_sweep_the_other_jobs_go_on(run_door, tmp_path):
     done = run_door("-m", "memory.tau_merge=0.7,7", "ablation=none,no_such", *QUICK, check=2)
     table = done.stderr[done.stderr.index("sweep: 4 jobs") :]
     assert "#0 memory.tau_merge=0.7 ablation=none" in table and table.count(": finished") == 1
-    assert table.count(": refused: ") == 2 and "no_such" in table
-    assert table.count(": failed: memory.tau_merge=7 is refused") == 1
+    assert table.count(": refused: ") == 3 and "no_such" in table
+    assert table.count(": refused: memory.tau_merge=7 is refused") == 1
     assert last_line(done.stderr) == "run.py: 3 of 4 jobs of the sweep did not finish; the table above says why"
     (metrics,) = tmp_path.glob("runs/*/metrics.json")
     assert json.loads(metrics.read_text())["n_error"] == 0
@@ -122,3 +122,65 @@ def test_a_password_in_the_address_reaches_no_file(run_door, tmp_path):
     assert not [
         path for path in tmp_path.rglob("*") if path.is_file() and "s3cretpw" in path.read_text(errors="replace")
     ]
+
+
+GRIDS = {"table1": 16, "table2": 16, "table3": 9, "thresholds": 25, "k_final": 5, "i_max": 5, "k_cand": 4}
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_a_grid_plans_all_its_runs(run_door, grid):
+    done = run_door("-m", f"experiment={grid}", "dataset=sample", "plan=true", check=0)
+    assert done.stderr.count(": planned") == GRIDS[grid]
+    assert "together (nothing cached): " in done.stderr
+
+
+def test_a_grid_without_m_is_refused_with_the_command(run_door):
+    done = run_door("experiment=table1", "backbone=scripted", check=2)
+    assert "python run.py -m experiment=table1 backbone=scripted" in last_line(done.stderr)
+
+
+def test_the_command_line_has_the_last_word_on_a_grid(run_door):
+    done = run_door(
+        "-m", "experiment=table1", "backbone=scripted", "dataset=sample", "memory=rag,locomo", "plan=true", check=0
+    )
+    assert done.stderr.count(": planned") == 2 and "gpt" not in done.stderr
+
+
+def test_a_paid_run_without_a_terminal_needs_a_limit_or_a_yes(run_door):
+    key = {"OPENAI_API_KEY": "none"}
+    for sweep in ((), ("-m",)):
+        done = run_door(*sweep, "backbone=gpt-4o-mini", "memory=rag", "embedder=hashing", env=key, check=2)
+        assert "run.max_usd=" in last_line(done.stderr) and "run.assume_yes=true" in last_line(done.stderr)
+
+
+def test_a_run_stops_before_the_call_that_passes_its_limit(run_door, tmp_path):
+    key = {"OPENAI_API_KEY": "none"}
+    call = (
+        "backbone=gpt-4o-mini",
+        "memory=rag",
+        "embedder=hashing",
+        "run.max_usd=0",
+        "backbone.base_url=http://127.0.0.1:9/v1",
+    )
+    done = run_door(*call, env=key, check=2)
+    assert last_line(done.stderr).startswith("run.py: stopped at run.max_usd=0: $0.0000 spent")
+    (status,) = tmp_path.glob("runs/*/status.json")
+    assert json.loads(status.read_text())["state"] == "stopped"
+
+
+def test_a_sweep_as_a_whole_stops_at_its_limit(run_door, tmp_path):
+    """Three questions, one call each: what one run takes is known after it; the limit is two runs and a half."""
+    priced = ("backbone.price.prompt=1000", "backbone.price.completion=1000", "backbone.price.date=today", *QUICK)
+    one_conversation = "dataset.conversations=[sample-1]"
+    done = run_door("memory=rag", one_conversation, *priced, "run.assume_yes=true", check=0)
+    (metrics,) = tmp_path.glob("runs/*/metrics.json")
+    cost = json.loads(metrics.read_text())["usage"]["usd"]
+    assert cost > 0
+    sweep = ("-m", "memory=rag", "seed=1,2,3,4", one_conversation, *priced, f"run.max_usd={2.5 * cost:.6f}")
+    done = run_door(*sweep, "cache.mode=off", check=2)
+    table = done.stderr[done.stderr.index("\nsweep: 4 jobs") :]
+    assert table.count(": finished") == 2 and table.count("stopped at run.max_usd=") >= 1
+    paid = [json.loads(line)["usage"]["usd"] for file in tmp_path.glob("runs/*/answers.jsonl") for line in file.open()]
+    assert sum(paid) - cost <= 2.5 * cost
+    again = run_door(*sweep, "cache.mode=off", "run.assume_yes=true", check=0)  # the same limit, for what was left
+    assert again.stderr.count("already finished") == 2

@@ -22,6 +22,7 @@ def build_chat(
     base_url: str | None = None,
     api_key: str | None = None,
     seed: int = 0,
+    max_usd: float | None = None,
 ) -> Chat:
     """The chat client of a backbone.
 
@@ -38,7 +39,7 @@ def build_chat(
         transport = OpenAITransport(
             spec.model, _address(spec, address), api_key or _key(spec), timeout_s=spec.timeout_s
         )
-    return Chat(spec, cache, transport, counter(spec), seed=seed)
+    return Chat(spec, cache, transport, counter(spec), seed=seed, max_usd=max_usd)
 
 
 def _address(spec: BackboneSpec, address: str | None) -> str:

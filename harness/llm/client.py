@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from harness.errors import EndpointError, ReplyError
 from harness.llm import scripted
+from harness.llm.budget import Budget
 from harness.llm.cache import ReplyCache, Row
 from harness.llm.limiter import Limiter
 from harness.llm.retry import Failure, Retrier
@@ -44,6 +45,8 @@ class _Colour(BaseModel):
 
 _PROBE = [{"role": "user", "content": "Name a colour."}]
 _PROBE_TOKENS = 32
+_FRAME_TOKENS = 8
+"""Tokens an endpoint adds around a message (our choice: OpenAI documents 3 to 4)."""
 
 
 class Chat:
@@ -63,8 +66,10 @@ class Chat:
         limiter: Limiter | None = None,
         retrier: Retrier | None = None,
         seed: int = 0,
+        max_usd: float | None = None,
     ):
         self._seed = seed
+        self.budget = Budget(spec.price, max_usd)
         self.name = spec.name
         self.window = spec.window
         self.can_judge = spec.can_judge
@@ -262,12 +267,29 @@ class Chat:
         return row
 
     async def _compute(self, outgoing: Outgoing) -> Row:
-        row = await self._retrier.run(partial(self._try, outgoing))
-        if row.prompt_tokens or not row.estimated:
+        reserved = await self.budget.reserve(*self._most(outgoing))
+        used = 0, 0
+        try:
+            row = await self._retrier.run(partial(self._try, outgoing))
+            if not row.prompt_tokens and row.estimated:
+                row = replace(
+                    row,
+                    prompt_tokens=sum(self._count(message["content"]) for message in outgoing.messages),
+                    completion_tokens=self._count((row.reasoning or "") + (row.text or "")),
+                )
+            used = row.prompt_tokens, row.completion_tokens
             return row
-        prompt_tokens = sum(self._count(message["content"]) for message in outgoing.messages)
-        completion_tokens = self._count((row.reasoning or "") + (row.text or ""))
-        return replace(row, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
+        finally:
+            await self.budget.settle(reserved, *used)
+
+    def _most(self, outgoing: Outgoing) -> tuple[int, int]:
+        """Prompt and completion tokens that a request may cost at most; nothing is counted where nothing is paid."""
+        if not self.budget.limited:
+            return 0, 0
+        words = [str(message["content"]) for message in outgoing.messages]
+        words += [str(part) for part in (outgoing.schema, outgoing.tools) if part]
+        framed = sum(self._count(text) + _FRAME_TOKENS for text in words)
+        return framed, int(outgoing.fields.get("max_tokens", 0))
 
     async def _try(self, outgoing: Outgoing) -> Row:
         slot = await self._limiter.acquire()

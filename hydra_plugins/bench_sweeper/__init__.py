@@ -1,31 +1,36 @@
-"""Hydra's basic sweeper, with one difference: no job hides another.
+"""Hydra's basic sweeper, with two differences: no job hides another, and what it will take is said first.
 
 A job that cannot be composed (an unknown group value) or fails does not keep the others from running, and the
-sweep ends with a table of every job's status. Works with any launcher.
+sweep ends with a table of every job's status. Before the first job starts, the plans of all are added up, and a paid
+sweep starts only when somebody says yes (harness/approve.py). Works with any launcher.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
+
+if TYPE_CHECKING:
+    from harness.prepare import Prepared
 
 
 class BenchSweeper(BasicSweeper):
-    """The product of all listed values, in the order given on the command line."""
+    """The product of all listed values: those of the experiment's grid first, then as given on the command line,
+    which has the last word on a key of both."""
 
     def sweep(self, arguments: list[str]) -> list[JobReturn | None]:
         """Run every job; raise SweepError after the table when any failed.
 
-        Returns a JobReturn per job.
+        Returns a JobReturn per job. ConfigError: a paid sweep that nobody allowed.
         """
-        from harness.compose import plain
         from harness.errors import SweepError
 
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
@@ -36,30 +41,103 @@ class BenchSweeper(BasicSweeper):
         OmegaConf.save(self.config, sweep_dir / "multirun.yaml")
 
         outcomes: dict[int, str] = {}
-        runnable: list[int] = []
+        ready: dict[int, Prepared] = {}
         for number, job in enumerate(jobs):
             try:
-                self.hydra_context.config_loader.load_sweep_config(self.config, list(job))
-                runnable.append(number)
+                ready[number] = self._prepare(job)
             except Exception as error:
+                from harness.compose import plain
+
                 outcomes[number] = "refused: " + plain(error)
+        names = short_names(jobs)
         returns: list[JobReturn | None] = [None] * len(jobs)
-        if runnable:
-            results = self.launcher.launch([jobs[number] for number in runnable], initial_job_idx=0)
-            for number, result in zip(runnable, results, strict=True):
+        self._announce(names, ready)
+        planned = [number for number, one in ready.items() if one.plan_only]
+        outcomes |= dict.fromkeys(planned, "planned")
+        for numbers, extra in self._batches({n: one for n, one in ready.items() if not one.plan_only}):
+            if extra is None:
+                outcomes |= dict.fromkeys(numbers, "not started: run.max_usd is spent")
+                continue
+            batch = [[*jobs[number], *extra[number]] for number in numbers]
+            results = self.launcher.launch(batch, initial_job_idx=numbers[0])
+            for number, result in zip(numbers, results, strict=True):
                 returns[number] = result
                 outcomes[number] = outcome(result)
-        self._print_table(jobs, outcomes)
-        failed = sum(not text.startswith("finished") for text in outcomes.values())
+        self._print_table(names, outcomes)
+        failed = sum(not text.startswith(("finished", "planned")) for text in outcomes.values())
         if failed:
             raise SweepError(f"{failed} of {len(jobs)} jobs of the sweep did not finish; the table above says why")
         return returns
 
+    def _prepare(self, job: Sequence[str]) -> Prepared:
+        from harness.prepare import prepare
+
+        config = self.hydra_context.config_loader.load_sweep_config(self.config, list(job))
+        with open_dict(config):
+            del config["hydra"]
+        return prepare(OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
+
     @staticmethod
-    def _print_table(jobs: Sequence[Sequence[str]], outcomes: dict[int, str]) -> None:
-        print(f"\nsweep: {len(jobs)} jobs", file=sys.stderr)
-        for number, job in enumerate(jobs):
-            print(f"  #{number} {' '.join(job)}: {outcomes[number]}", file=sys.stderr)
+    def _announce(names: Sequence[str], ready: Mapping[int, Prepared]) -> None:
+        """Print what the whole sweep will take and, where it is paid for, have it allowed."""
+        from harness.approve import approve, terminal
+        from harness.prepare import sweep_total
+
+        if not ready:
+            return
+        total, shared = sweep_total(ready.values())
+        finished = sum(one.finished for one in ready.values())
+        lines = [f"sweep of {len(names)} jobs, {finished} of them finished already"]
+        lines += [f"  #{n} {names[n]}: {one.plan.line()}" for n, one in ready.items() if not one.finished]
+        lines.append(f"  together (nothing cached): {total.text()}")
+        if shared:
+            lines.append(f"  {shared} memories are shared by several jobs and counted once")
+        print("\n".join(lines), file=sys.stderr, flush=True)
+        options = next(iter(ready.values())).spec.run
+        if not all(one.plan_only for one in ready.values()):
+            approve(total, yes=options.assume_yes, max_usd=options.max_usd, ask=terminal())
+
+    def _batches(self, ready: Mapping[int, Prepared]):
+        """Yield (job numbers, further overrides by number).
+
+        Hydra's basic launcher gets one job after another, each of which may spend what the ones before it left of
+        run.max_usd; None in place of the overrides: nothing is left. A launcher that runs jobs beside each other gets
+        them all, and the limit is shared out by plan."""
+        from harness.llm.budget import Budget
+
+        allowed = "run.assume_yes=true"
+        limits = {one.spec.run.max_usd for one in ready.values()}
+        limit = min((value for value in limits if value is not None), default=None)
+        numbers = list(ready)
+        if isinstance(self.launcher, BasicLauncher):
+            before = Budget.total
+            for number in numbers:
+                extra = [allowed]
+                if limit is not None:
+                    rest = limit - (Budget.total - before)
+                    if rest <= 0 and ready[number].priced and not ready[number].finished:
+                        yield [number], None
+                        continue
+                    extra.append(f"run.max_usd={max(rest, 0.0):.6f}")
+                yield [number], {number: extra}
+        elif numbers and limit is None:
+            yield numbers, {number: [allowed] for number in numbers}
+        elif numbers:
+            costs = {n: one.plan.usd[1] if one.priced and not one.finished else 0.0 for n, one in ready.items()}
+            whole = sum(costs.values()) or 1.0
+            yield numbers, {n: [allowed, f"run.max_usd={limit * costs[n] / whole:.6f}"] for n in numbers}
+
+    @staticmethod
+    def _print_table(names: Sequence[str], outcomes: Mapping[int, str]) -> None:
+        print(f"\nsweep: {len(names)} jobs", file=sys.stderr)
+        for number, name in enumerate(names):
+            print(f"  #{number} {name}: {outcomes[number]}", file=sys.stderr)
+
+
+def short_names(jobs: Sequence[Sequence[str]]) -> list[str]:
+    """A job's overrides without those that all jobs share; of a single job, all."""
+    common = set.intersection(*map(set, jobs)) if len(jobs) > 1 else set()
+    return [" ".join(override for override in job if override not in common) for job in jobs]
 
 
 def outcome(result: JobReturn) -> str:

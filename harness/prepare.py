@@ -1,0 +1,96 @@
+"""From a composed configuration to a run that is ready to start: validated, its data read, its plan made.
+
+The door prepares a run before it starts it; the sweeper prepares every job before the first is started.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.compose import build_spec, folder_name, run_identity
+from harness.locomo.loader import load_dataset, shape
+from harness.locomo.schema import Dataset
+from harness.memory import MemorySystem
+from harness.plan import NOTHING, Amount, Plan, make_plan
+from harness.prompts import prompt_hashes
+from harness.protocol import Protocol, build_protocol
+from harness.spec import RunSpec, identity_values
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that nothing but its start is missing to."""
+
+    spec: RunSpec
+    system: type[MemorySystem]
+    dataset: Dataset
+    protocol: Protocol
+    plan: Plan
+    prompts: dict[str, str]
+    identity: str
+    plan_only: bool
+    """Whether the configuration asks for the plan alone."""
+
+    @property
+    def building(self) -> str:
+        """Hash of what a memory is built from: jobs of equal `building` make the same build calls."""
+        spec, data = self.spec, self.spec.dataset
+        recalled = {f.name for f in dataclasses.fields(spec.memory) if f.metadata.get("stage") == "recall"}
+        memory = {key: value for key, value in identity_values(spec.memory).items() if key not in recalled}
+        parts = (spec.system, memory, identity_values(spec.backbone), identity_values(spec.embedder), spec.seed)
+        cut = (data.conversations, data.max_sessions, data.max_turns)
+        return json.dumps([*parts, *cut, self.dataset.fingerprint.content_sha256], sort_keys=True)
+
+    @property
+    def path(self) -> Path:
+        """Its run folder."""
+        return Path(self.spec.run.dir) / folder_name(self.spec, self.identity)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the folder holds its results already: starting it again computes nothing."""
+        return not self.spec.run.fresh and (self.path / "metrics.json").is_file()
+
+    @property
+    def priced(self) -> bool:
+        """Whether its calls cost money: the backbone has a price and the cache may miss."""
+        return self.plan.usd is not None and self.spec.cache.mode != "replay"
+
+
+def prepare(values: Mapping[str, Any]) -> Prepared:
+    """Validate, load and plan. `values` is the composed configuration, actions included.
+
+    ConfigError, DataError: one line on what to mend. Nothing is written and nothing is started.
+    """
+    spec, system = build_spec({key: value for key, value in values.items() if key != "plan"})
+    dataset = load_dataset(spec.dataset)
+    protocol = build_protocol(spec.protocol)
+    plan = make_plan(
+        spec, system.plan(spec.memory, shape(dataset), can_judge=spec.backbone.can_judge), dataset.n_questions
+    )
+    prompts = prompt_hashes((*system.prompt_files, *protocol.prompt_files))
+    identity = run_identity(spec, dataset.fingerprint.content_sha256, prompts)
+    return Prepared(spec, system, dataset, protocol, plan, prompts, identity, bool(values["plan"]))
+
+
+def sweep_total(jobs: Iterable[Prepared]) -> tuple[Amount, int]:
+    """What the unfinished jobs take together, and how many memories (runs' worth) are counted once for several jobs.
+
+    Jobs that build the same memory from the same data share it, or the replies it is made of.
+    """
+    total, seen, shared = NOTHING, set(), 0
+    for job in jobs:
+        if job.finished:
+            continue
+        total += job.plan.asking
+        if job.building in seen:
+            shared += 1
+        else:
+            seen.add(job.building)
+            total += job.plan.building
+    return total, shared
