@@ -1,4 +1,4 @@
-# make demo | make test | make lint | make data | make setup | make lock | make clean
+# make demo | make reproduce-table1 | make test | make lint | make data | make setup | make lock | make clean
 VENV ?= .venv
 # The interpreter the environment is made with: the first of these that is 3.11 to 3.13.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -9,7 +9,7 @@ TORCH_INDEX ?=
 BIN := $(VENV)/bin
 TORCH := $(shell grep '^torch==' requirements.lock)
 
-.PHONY: setup setup-mem0 demo test test-slow lint format data lock clean
+.PHONY: setup setup-mem0 demo reproduce-table1 reproduce-table2 reproduce-table3 test test-slow lint format data lock clean
 
 setup: $(VENV)/.installed
 
@@ -27,6 +27,19 @@ setup-mem0: setup
 
 demo: setup
 	$(BIN)/python run.py experiment=demo
+
+# The paper's tables. BACKBONE= and DATASET= take others, ARGS= further overrides; MAX_USD= stops there, YES=1 asks nothing.
+# make reproduce-table1 BACKBONE=smollm2 DATASET=sample runs on two CPU cores: the small limits apply (conf/limits).
+SWEEP = results/sweeps/$(1)$(if $(BACKBONE),-$(BACKBONE))$(if $(DATASET),-$(DATASET))
+reproduce-table1 reproduce-table2 reproduce-table3: reproduce-%: setup
+	@rm -f $(call SWEEP,$*)/runs.json
+	@$(BIN)/python run.py -m experiment=$* hydra.sweep.dir=$(call SWEEP,$*) \
+		$(if $(BACKBONE),backbone=$(BACKBONE)) $(if $(DATASET),dataset=$(DATASET)) \
+		$(if $(filter smollm2,$(BACKBONE)),limits=small) $(if $(MAX_USD),run.max_usd=$(MAX_USD)) \
+		$(if $(YES),run.assume_yes=true) $(ARGS); status=$$?; \
+	if [ -f $(call SWEEP,$*)/runs.json ]; then \
+		$(BIN)/python scripts/collect.py $(call SWEEP,$*) --out $(call SWEEP,$*) --report $(call SWEEP,$*)/report.html || exit $$?; \
+	fi; exit $$status
 
 test: setup
 	$(BIN)/python -m pytest

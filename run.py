@@ -42,8 +42,9 @@ OURS = (
 """Overrides after which a run is no longer the system a paper's figure is for."""
 
 
-def execute(values: dict[str, Any], overrides: list[str]) -> str:
-    """Run what a composed configuration asks for. Returns the run folder, or "" for a plan.
+def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
+    """Run what a composed configuration asks for. Returns the run folder, or "" for a plan; with run.objective that
+    figure instead.
 
     Raises BenchError for whatever a person can mend.
     """
@@ -79,7 +80,8 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str:
             if folder.manifest["versions"] != manifest["versions"]:
                 say("  resumed under other versions of code or packages than it was started with (manifest.json)")
             work(spec, system, dataset, protocol, folder, overrides)
-        return report(folder, path)
+        shown = report(folder, path)
+        return shown if spec.run.objective is None else objective(folder, spec.run.objective)
 
 
 def work(spec, system, dataset, protocol, folder, overrides) -> None:
@@ -223,6 +225,15 @@ def table_options(metrics: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def objective(folder, name: str) -> float:
+    """The micro average that a sweeper optimises."""
+    micro = folder.read_metrics()["micro"]
+    if micro.get(name) is None:
+        known = ", ".join(key for key, value in micro.items() if value is not None)
+        raise ConfigError(f"run.objective={name} is no figure of this run; it has: {known}")
+    return micro[name]
+
+
 def report(folder, path: Path) -> str:
     """Print the stored table and where the records are; raise if the run failed its threshold."""
     from rich.console import Console
@@ -253,7 +264,7 @@ register_defaults()
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
-def task(cfg: DictConfig) -> str:
+def task(cfg: DictConfig) -> str | float:
     values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     hydra_config = HydraConfig.get()
     sweep = hydra_config.mode == RunMode.MULTIRUN

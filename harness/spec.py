@@ -180,6 +180,8 @@ class RunOptions:
     """Dollars that one command may spend; a run stops before the call that would pass it, and can be resumed."""
     assume_yes: bool = runtime(default=False)
     """Do not ask before the first paid call."""
+    objective: str | None = runtime(default=None)
+    """A micro average (f1_amem, recall_700w, ...) that the job returns, for a sweeper that optimises (optuna)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,6 +64,7 @@ class BenchSweeper(BasicSweeper):
                 returns[number] = result
                 outcomes[number] = outcome(result)
         self._print_table(names, outcomes)
+        write_runs(sweep_dir, jobs, outcomes, ready)
         failed = sum(not text.startswith(("finished", "planned")) for text in outcomes.values())
         if failed:
             raise SweepError(f"{failed} of {len(jobs)} jobs of the sweep did not finish; the table above says why")
@@ -132,6 +133,26 @@ class BenchSweeper(BasicSweeper):
         print(f"\nsweep: {len(names)} jobs", file=sys.stderr)
         for number, name in enumerate(names):
             print(f"  #{number} {name}: {outcomes[number]}", file=sys.stderr)
+
+
+RUNS_FILE = "runs.json"
+"""In the sweep's folder: every job with its overrides, how it ended and its run folder. scripts/collect.py reads it."""
+
+
+def write_runs(
+    sweep_dir: Path, jobs: Sequence[Sequence[str]], outcomes: Mapping[int, str], ready: Mapping[int, Prepared]
+) -> None:
+    from harness.records import dumps, write_atomic
+
+    rows = [
+        {
+            "overrides": list(job),
+            "outcome": outcomes[number],
+            "folder": str(ready[number].path.absolute()) if number in ready else None,
+        }
+        for number, job in enumerate(jobs)
+    ]
+    write_atomic(sweep_dir / RUNS_FILE, dumps({"jobs": rows}, indent=True) + "\n")
 
 
 def short_names(jobs: Sequence[Sequence[str]]) -> list[str]:
