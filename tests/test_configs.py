@@ -167,3 +167,8 @@ def test_small_limits_cut_the_system_the_sample_and_the_prompts():
     assert composed("limits=small", "dataset=locomo10").dataset.conversations is None
     assert composed("limits=small", "memory.k_final=9").memory.k_final == 9  # the command line has the last word
     assert composed("limits=small", "ablation=no_ier").memory.i_max == 0, "an ablation is applied after the limits"
+
+
+def test_full_context_keeps_its_window_under_small_limits():
+    assert composed("limits=small", "memory=locomo").protocol.max_context_tokens is None
+    assert composed("limits=small", "memory=rag").protocol.max_context_tokens == 500
