@@ -62,6 +62,10 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
     say(f"  {prepared.plan.line()}")
     if prepared.plan_only:
         return ""
+    if spec.wandb.mode != "off":
+        from eval import wandb_log
+
+        wandb_log.check(spec.wandb)
     if not prepared.finished and spec.cache.mode != "replay":
         servers.check(spec.backbone)
         if prepared.priced:
@@ -80,6 +84,8 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
             if folder.manifest["versions"] != manifest["versions"]:
                 say("  resumed under other versions of code or packages than it was started with (manifest.json)")
             work(spec, system, dataset, protocol, folder, overrides)
+        if spec.wandb.mode != "off":
+            wandb_log.log(folder, spec.wandb, say)
         shown = report(folder, path)
         return shown if spec.run.objective is None else objective(folder, spec.run.objective)
 
@@ -157,7 +163,7 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
     # Without the shared cache the replies still stand in the run's own folder: a killed run pays nothing twice.
     shared = Path(spec.cache.path)
     cache = ReplyCache(folder.path / "replies" if spec.cache.mode == "off" else shared, spec.cache.mode, folder.run_id)
-    embedder = build_embedder(spec.embedder, shared)
+    embedder = build_embedder(spec.embedder, shared, readonly=spec.cache.mode == "replay")
     try:
         replay = spec.cache.mode == "replay"  # starts nothing and needs no key
         server = nullcontext(Endpoint(None, None)) if replay else serve(spec.backbone, folder.path / "logs", say)

@@ -19,7 +19,7 @@ def register_defaults() -> None:
     unknown one is refused. conf/config.yaml takes it in as `spec_defaults`; types are checked by `validate`."""
     from hydra.core.config_store import ConfigStore
 
-    groups = ("backbone", "dataset", "embedder", "protocol", "cache", "run")
+    groups = ("backbone", "dataset", "embedder", "protocol", "cache", "run", "wandb")
     hints = get_type_hints(RunSpec)
     ConfigStore.instance().store("spec_defaults", {group: default_values(hints[group]) for group in groups})
 

@@ -185,6 +185,20 @@ class RunOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WandbSpec:
+    """Logging of ended runs to Weights & Biases (make setup-wandb). The key comes from the environment alone."""
+
+    __pydantic_config__ = REFUSE_UNKNOWN
+    mode: Literal["off", "online", "offline"] = runtime(default="off")
+    project: str = runtime(default="memfly-bench")
+    entity: str | None = runtime(default=None)
+    dir: str = runtime(default="results")
+    """wandb makes its folder, wandb/, in it."""
+    answers: bool = runtime(default=False)
+    """Log the questions, golds and answers too: they are the data set's text (LoCoMo's is CC BY-NC)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """Everything that determines a run. `memory` is the system's own frozen config (see MemorySystem.Config)."""
 
@@ -203,6 +217,7 @@ class RunSpec:
     protocol: ProtocolSpec = identity()
     cache: CacheSpec = runtime()
     run: RunOptions = runtime()
+    wandb: WandbSpec = runtime(default_factory=WandbSpec)
     seed: Count = identity()
     trials: Positive = identity()
 
