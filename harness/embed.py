@@ -34,12 +34,13 @@ class Embedder:
     model sees only the beginning; `computed` the vectors computed; `damaged` the cache rows that had to be dropped.
     """
 
-    def __init__(self, spec: EmbedderSpec, encoder: Encoder, cache_dir: Path | None):
+    def __init__(self, spec: EmbedderSpec, encoder: Encoder, cache_dir: Path | None, *, readonly: bool = False):
         self.dim = spec.dim
         self.max_tokens = spec.max_tokens
         self.computed = 0
         self._encoder = encoder
         self._cache_dir = cache_dir
+        self._readonly = readonly
         self._store: VectorStore | None = None
         self._known: dict[str, np.ndarray] = {}
         self._too_long: set[str] = set()
@@ -101,7 +102,7 @@ class Embedder:
         if not texts:
             return
         if self._cache_dir is not None and self._store is None:
-            self._store = VectorStore(self._cache_dir, self._encoder.identity, self.dim)
+            self._store = VectorStore(self._cache_dir, self._encoder.identity, self.dim, readonly=self._readonly)
         if self._store is not None:
             for text, row in self._store.read(texts).items():
                 self._keep(text, row)
@@ -146,11 +147,13 @@ def _settle(done: Future, error: BaseException | None = None) -> None:
         pass  # its caller was cancelled meanwhile
 
 
-def build_embedder(spec: EmbedderSpec, cache_dir: Path) -> Embedder:
+def build_embedder(spec: EmbedderSpec, cache_dir: Path, *, readonly: bool = False) -> Embedder:
     """The embedder of a run; its vectors are kept in `<cache_dir>/vectors.sqlite` (hashing needs no cache).
+
+    `readonly`: the file is an archive and stays as it is.
 
     Cheap: the model loads with the first text that no cache holds. DataError when its weights are nowhere.
     """
     if spec.kind == "hashing":
         return Embedder(spec, HashingEncoder(spec), None)
-    return Embedder(spec, SentenceEncoder(spec), cache_dir)
+    return Embedder(spec, SentenceEncoder(spec), cache_dir, readonly=readonly)

@@ -27,16 +27,20 @@ class Row:
 class VectorStore:
     """`<folder>/vectors.sqlite` (WAL: several runs may share it). Used from one thread.
 
+    `readonly`: an archive. The file is never changed, made or set aside; what it lacks is computed and not kept.
+
     What cannot be read back (a row of the wrong size or checksum, a file that is no database) is counted in `damaged`
     and computed again: a cache never stops a run. What cannot be written does: RecordError.
     """
 
-    def __init__(self, folder: Path, identity: str, dim: int):
+    def __init__(self, folder: Path, identity: str, dim: int, *, readonly: bool = False):
         self.path = folder / "vectors.sqlite"
         self.damaged = 0
         self._identity = identity.encode()
         self._dim = dim
-        folder.mkdir(parents=True, exist_ok=True)
+        self._readonly = readonly
+        if not readonly:
+            folder.mkdir(parents=True, exist_ok=True)
         try:
             self._db = self._open()
         except sqlite3.DatabaseError as error:
@@ -72,6 +76,8 @@ class VectorStore:
 
     def write(self, rows: Iterable[tuple[str, Row]]) -> None:
         """Add or replace rows, in one transaction."""
+        if self._readonly:
+            return
         values = []
         for text, row in rows:
             blob = row.vector.astype("<f4").tobytes()
@@ -89,10 +95,14 @@ class VectorStore:
             self._db.close()
 
     def _open(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.path, timeout=60.0)
+        if self._readonly and self.path.is_file():
+            # A file that another run writes still has its log beside it, which a connection must be let to read.
+            return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=60.0)
+        db = sqlite3.connect(":memory:" if self._readonly else self.path, timeout=60.0)
         try:
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=NORMAL")
+            if not self._readonly:
+                db.execute("PRAGMA journal_mode=WAL")
+                db.execute("PRAGMA synchronous=NORMAL")
             db.execute(
                 "CREATE TABLE IF NOT EXISTS vectors "
                 "(key TEXT PRIMARY KEY, tokens INTEGER, crc INTEGER, vector BLOB) WITHOUT ROWID"
@@ -104,6 +114,8 @@ class VectorStore:
 
     def _set_aside(self) -> None:
         self.damaged += 1
+        if self._readonly:
+            raise RecordError(f"{self.path} is damaged (no vector cache); take the archive anew")
         for suffix in ("-wal", "-shm"):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
         self.path.replace(self.path.with_suffix(".damaged"))

@@ -72,11 +72,11 @@ class Letters:
             yield Encoded([place], (vector / np.linalg.norm(vector))[None], [self.count_tokens(text)])
 
 
-def encode_once(encoder, texts, cache=None, spec=SMALL):
+def encode_once(encoder, texts, cache=None, spec=SMALL, **options):
     """Vectors from a fresh Embedder (nothing in memory), and that Embedder."""
 
     async def go():
-        embedder = Embedder(spec, encoder, cache)
+        embedder = Embedder(spec, encoder, cache, **options)
         vectors = await embedder.encode(texts)
         await embedder.aclose()
         return vectors, embedder
@@ -421,3 +421,16 @@ def test_hashing_keeps_no_file(tmp_path):
 
     assert asyncio.run(go()).shape == (1, 384)
     assert not os.path.exists(tmp_path / "cache")
+
+
+def test_an_archive_is_read_and_never_changed(tmp_path):
+    first, _ = encode_once(Letters(), ["a", "bb"], tmp_path)
+    with sqlite3.connect(tmp_path / "vectors.sqlite") as db:
+        db.execute("PRAGMA journal_mode=DELETE")
+    db.close()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    again, embedder = encode_once(Letters(), ["a", "bb", "ccc"], tmp_path, readonly=True)
+    assert embedder.computed == 1 and again[:2].tobytes() == first.tobytes()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert encode_once(Letters(), ["a"], tmp_path / "none", readonly=True)[1].computed == 1
+    assert not (tmp_path / "none").exists()
