@@ -1,0 +1,71 @@
+"""Pack a cache into an archive that `cache.mode=replay` reads: python scripts/archive.py results/cache results/NAME
+
+Writes replies.sqlite and vectors.sqlite into the second folder, each as one file without a log beside it. A cache holds
+text made from the data: one of LoCoMo may not be published.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sqlite3
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness.errors import BenchError, RecordError
+
+FILES = {"replies.sqlite": "replies", "vectors.sqlite": "vectors"}
+"""File -> the table that must not be empty."""
+
+
+def pack(cache: Path, archive: Path) -> dict[str, int]:
+    """Copy the two caches; rows by file. RecordError: a file is missing, empty or already there."""
+    counts = {}
+    for name, table in FILES.items():
+        source, target = cache / name, archive / name
+        if not source.is_file():
+            raise RecordError(f"{source} is not there; give the cache.path of finished runs")
+        if target.exists():
+            raise RecordError(f"{target} is there already; give another folder or delete it")
+    archive.mkdir(parents=True, exist_ok=True)
+    for name, table in FILES.items():
+        made = archive / f".{name}.tmp"
+        made.unlink(missing_ok=True)
+        counts[name] = _copy(cache / name, made, table)
+        os.replace(made, archive / name)
+    return counts
+
+
+def _copy(source: Path, target: Path, table: str) -> int:
+    db = sqlite3.connect(source, timeout=60.0)
+    try:
+        count = db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - a name of FILES
+        if count == 0:
+            raise RecordError(f"{source} is empty; give the cache.path of finished runs")
+        db.execute("VACUUM INTO ?", (str(target),))
+    except sqlite3.Error as error:
+        raise RecordError(f"{source} cannot be packed: {error}") from None
+    finally:
+        db.close()
+    return count
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("cache", type=Path)
+    parser.add_argument("archive", type=Path)
+    given = parser.parse_args(arguments)
+    try:
+        counts = pack(given.cache, given.archive)
+    except BenchError as error:
+        print(f"archive.py: {error}", file=sys.stderr)
+        return 2
+    for name, count in counts.items():
+        print(f"{given.archive / name}: {count:,} rows, {(given.archive / name).stat().st_size:,} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
