@@ -60,6 +60,8 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
         say(f"  {notice}")
     say(f"  {len(dataset.samples)} conversations, {dataset.n_questions} questions, {spec.trials} trial(s)")
     say(f"  {prepared.plan.line()}")
+    if spec.cache.mode != "replay" and (note := servers.download_note(spec.backbone)):
+        say(f"  {note}")
     if prepared.plan_only:
         return ""
     if spec.wandb.mode != "off":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from harness import hub
 from harness.errors import DataError
 from harness.installed import installed_file, sha256_of
 from harness.spec import EmbedderSpec
@@ -55,7 +55,7 @@ def find_weights(spec: EmbedderSpec) -> Path:
     DataError when neither has it.
     """
     if spec.package and (found := installed_file(spec.package, WEIGHTS)):
-        os.environ["HF_HUB_OFFLINE"] = "1"
+        hub.switch_off()
         return found.parent
     from huggingface_hub import snapshot_download
 

@@ -108,6 +108,8 @@ class BackboneSpec:
     speed_prompt_tps: Annotated[float, Field(gt=0)] = runtime(default=5000.0)
     speed_completion_tps: Annotated[float, Field(gt=0)] = runtime(default=500.0)
     """Tokens a second over all slots, for the plan's minutes only."""
+    download_gb: Annotated[float, Field(gt=0)] | None = runtime(default=None)
+    """Size of the weights that a server started here downloads when they are not on this machine; for the plan only."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,12 @@ import secrets
 import socket
 import sys
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import hub
 from harness.errors import ConfigError, EndpointError
 from harness.llm import server_llamacpp, server_vllm
 from harness.spec import BackboneSpec
@@ -23,6 +23,9 @@ from harness.spec import BackboneSpec
 GRACE_S = 15.0
 """Seconds a server has to end by itself before it is killed."""
 _POLL_S = 0.5
+_TAIL_BYTES = 1 << 18
+"""Enough for the tracebacks of all processes of a server that failed."""
+_CAUSE_SIGNS = 500
 _SAY_EVERY_S = 10.0
 
 
@@ -45,6 +48,11 @@ def check(spec: BackboneSpec) -> None:
         server_llamacpp.check(spec)
     elif spec.kind == "vllm":
         server_vllm.find_program(spec)
+
+
+def download_note(spec: BackboneSpec) -> str | None:
+    """One line on what `serve` would download, for the plan; None when that is nothing."""
+    return server_vllm.download_note(spec) if spec.kind == "vllm" and spec.base_url is None else None
 
 
 @contextlib.asynccontextmanager
@@ -103,7 +111,7 @@ class _Server:
         )
         order: dict[str, Any] = {
             "argv": argv,
-            "env": {**os.environ, **environment},
+            "env": {**hub.environment(), **environment},
             "log": str(self._log),
             "grace_s": GRACE_S,
             "announces": announces,
@@ -153,7 +161,7 @@ class _Server:
                     )
                 if now - said >= _SAY_EVERY_S:
                     said = now
-                    self._say(f"waiting for {self._spec.kind}, {now - began:.0f} s; {self._last_words()}")
+                    self._say(f"waiting for {self._spec.kind}, {now - began:.0f} s: {self._now()}")
                 self._changed.clear()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), _POLL_S)
@@ -175,14 +183,28 @@ class _Server:
                 await self._reader
 
     def _last_words(self) -> str:
-        """The last lines of the log, as one line."""
-        with contextlib.suppress(OSError), self._log.open("rb") as file:
-            file.seek(max(0, self._log.stat().st_size - 8192))
-            lines = deque((line.strip() for line in file.read().decode("utf-8", "replace").splitlines()), maxlen=400)
-            kept = [line[:200] for line in lines if line][-3:]
-            if kept:
-                return f"{self._log} ends: {' | '.join(kept)}"
-        return f"{self._log} is empty"
+        """What the log says of the end, as one line: the error where one is found, else its last lines."""
+        lines = self._tail()
+        if not lines:
+            return f"{self._log} is empty"
+        if self._spec.kind == "vllm" and (cause := server_vllm.cause(lines)):
+            return f"{cause[:_CAUSE_SIGNS]}; its log: {self._log}"
+        return f"{self._log} ends: {' | '.join(line[:200] for line in lines[-3:])}"
+
+    def _now(self) -> str:
+        """The log's last line, for somebody who waits."""
+        lines = self._tail()
+        return server_vllm.plain(lines[-1])[:120] if lines else "nothing in its log yet"
+
+    def _tail(self) -> list[str]:
+        """The lines at the end of the log that hold anything."""
+        try:
+            with self._log.open("rb") as file:
+                file.seek(max(0, self._log.stat().st_size - _TAIL_BYTES))
+                lines = file.read().decode("utf-8", "replace").splitlines()
+        except OSError:
+            return []
+        return [line.strip() for line in lines if line.strip()]
 
 
 async def _answers(session: Any, url: str) -> bool:
