@@ -11,16 +11,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from baselines.common import (
-    TOKENS_PER_WORD,
-    Caller,
-    abandon,
-    date_time,
-    frame_tokens,
-    longest,
-    turn_line,
-    word_count,
-)
+from baselines.common import TOKENS_PER_WORD, date_time, frame_tokens, turn_line, word_count
+from harness.calls import Caller, abandon, longest
 from harness.index import DenseIndex
 from harness.llm.types import Meter
 from harness.llm.words import names_and_words

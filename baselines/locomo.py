@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from baselines.common import TOKENS_PER_WORD, date_time, longest, turn_line, word_count
+from baselines.common import TOKENS_PER_WORD, date_time, turn_line, word_count
+from harness.calls import longest
 from harness.llm.types import Meter
 from harness.locomo.schema import Conversation, Session, Turn
 from harness.memory import CallPlan, DataShape, Evidence, EvidenceItem, MemoryStats, MemorySystem, Query, Services

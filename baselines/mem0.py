@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from baselines.common import TOKENS_PER_WORD, date_time, frame_tokens, longest
+from baselines.common import TOKENS_PER_WORD, date_time, frame_tokens
 from baselines.mem0_official import FACTS as OFFICIAL_FACTS
 from baselines.mem0_official import UPDATE_FRAME_TOKENS, OfficialMem0, require_package
 from baselines.mem0_paper import DECIDE, FACTS, MAX_FACTS, SUMMARY, Hit, PaperMem0
+from harness.calls import longest
 from harness.llm.types import Meter
 from harness.locomo.schema import Conversation
 from harness.memory import CallPlan, DataShape, Evidence, EvidenceItem, MemoryStats, MemorySystem, Query, Services

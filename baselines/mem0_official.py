@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, create_model
 
-from baselines.common import date_time, together, turn_line
+from baselines.common import date_time, turn_line
 from baselines.mem0_paper import Hit, Memory, Pair, pairs_of
+from harness.calls import together
 from harness.errors import ConfigError, ReplyError
 from harness.locomo.schema import Conversation
 from harness.memory import Services

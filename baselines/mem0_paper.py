@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from baselines.common import Caller, abandon, date_time, day, longest, turn_line
+from baselines.common import date_time, day, turn_line
+from harness.calls import Caller, abandon, longest
 from harness.index import DenseIndex
 from harness.locomo.schema import Conversation, Turn
 from harness.memory import Services

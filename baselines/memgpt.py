@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from baselines.common import TOKENS_PER_WORD, date_time, frame_tokens, longest, turn_line
+from baselines.common import TOKENS_PER_WORD, date_time, frame_tokens, turn_line
 from baselines.memgpt_agent import REPLY_TOKENS, STEP, SUMMARY, Agent, Run
 from baselines.memgpt_memory import BLOCKS, AgentMemory, Passage
+from harness.calls import longest
 from harness.llm.types import Meter
 from harness.locomo.schema import Conversation
 from harness.memory import CallPlan, DataShape, Evidence, EvidenceItem, MemoryStats, MemorySystem, Query, Services

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from baselines.common import Caller
 from baselines.memgpt_memory import BLOCKS, FUNCTIONS, SEARCHES, TOOLS, AgentMemory, Passage
+from harness.calls import Caller
 from harness.errors import ReplyError
 from harness.llm.types import Message, Meter
 from harness.locomo.schema import Turn

@@ -10,18 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from baselines.common import (
-    TOKENS_PER_WORD,
-    Caller,
-    date_time,
-    day,
-    frame_tokens,
-    longest,
-    together,
-    turn_line,
-    word_count,
-)
+from baselines.common import TOKENS_PER_WORD, date_time, day, frame_tokens, turn_line, word_count
 from baselines.memorybank_store import Day, Document, Forgetting, Pair, document_lines, documents_of, extend, load
+from harness.calls import Caller, longest, together
 from harness.index import DenseIndex
 from harness.llm.types import Meter
 from harness.locomo.schema import Conversation, Session

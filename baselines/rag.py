@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from baselines.common import TOKENS_PER_WORD, date_time, longest, turn_line
+from baselines.common import TOKENS_PER_WORD, date_time, turn_line
+from harness.calls import longest
 from harness.errors import ConfigError
 from harness.index import DenseIndex
 from harness.llm.types import Meter

@@ -9,16 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from baselines.common import (
-    TOKENS_PER_WORD,
-    Caller,
-    date_time,
-    frame_tokens,
-    longest,
-    together,
-    turn_line,
-    word_count,
-)
+from baselines.common import TOKENS_PER_WORD, date_time, frame_tokens, turn_line, word_count
+from harness.calls import Caller, longest, together
 from harness.llm.types import Meter
 from harness.locomo.schema import Conversation, Session, Turn
 from harness.memory import CallPlan, DataShape, Evidence, EvidenceItem, MemoryStats, MemorySystem, Query, Services

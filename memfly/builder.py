@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from harness.calls import Caller, abandon
 from harness.llm.words import sentences
 from harness.locomo.schema import Conversation, Turn
 from harness.memory import Services
-from memfly.calls import MERGE, Caller, abandon
+from memfly.calls import MERGE
 from memfly.candidates import candidates, keyword_overlap
 from memfly.config import MemFlyConfig
 from memfly.gate import Candidate, decide

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.calls import Caller
 from harness.embed import Embedder
 from harness.llm.types import Meter
 from harness.llm.words import names_and_words
 from harness.locomo.schema import Turn
-from memfly.calls import EXTRACT, Caller
+from memfly.calls import EXTRACT
 from memfly.config import MemFlyConfig
 from memfly.keywords import note_keywords
 from memfly.note import Draft, date_time, embedding_text, turn_line

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.calls import Caller, together
 from harness.llm.types import Meter
-from memfly.calls import SCORE, SCORE_LIST, Caller, together
+from memfly.calls import SCORE, SCORE_LIST
 from memfly.config import MemFlyConfig
 from memfly.replies import ListScores, PairScore
 

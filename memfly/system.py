@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from harness.calls import Caller
 from harness.llm.types import Meter
 from harness.llm.words import names_and_words
 from harness.locomo.schema import Conversation
 from harness.memory import CallPlan, DataShape, Evidence, EvidenceItem, MemoryStats, MemorySystem, Query, Services
 from memfly.builder import Builder
-from memfly.calls import JUDGE, PARSE, PROMPT_FILES, Caller
+from memfly.calls import JUDGE, PARSE, PROMPT_FILES, REPLY_TOKENS
 from memfly.config import MemFlyConfig
 from memfly.export import stats, tables
 from memfly.hierarchy import Hierarchy
@@ -35,7 +36,7 @@ class MemFly(MemorySystem):
 
     def __init__(self, config: MemFlyConfig, services: Services):
         super().__init__(config, services)
-        self._caller = Caller(services.chat, config.temperature)
+        self._caller = Caller(services.chat, config.temperature, REPLY_TOKENS)
         self._builder: Builder | None = None
         self._lexical: Lexical | None = None
 
