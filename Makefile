@@ -9,7 +9,7 @@ TORCH_INDEX ?=
 BIN := $(VENV)/bin
 TORCH := $(shell grep '^torch==' requirements.lock)
 
-.PHONY: setup setup-mem0 setup-slurm setup-optuna setup-ray demo reproduce-table1 reproduce-table2 reproduce-table3 test test-slow lint format data lock clean
+.PHONY: setup setup-mem0 setup-slurm setup-optuna setup-ray setup-wandb demo reproduce-table1 reproduce-table2 reproduce-table3 test test-slow lint format data lock clean
 
 setup: $(VENV)/.installed
 
@@ -24,6 +24,10 @@ $(VENV)/.installed: requirements.lock requirements-models.lock
 # Optional: the published package behind memory=mem0 memory.impl=official.
 setup-mem0: setup
 	$(BIN)/python -m pip install --quiet --no-deps -r requirements-mem0.lock
+
+# Optional: logging ended runs to Weights & Biases: docs/exports.md.
+setup-wandb: setup
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-wandb.lock
 
 # Optional launchers and a searching sweeper for run.py -m: docs/sweeps.md.
 setup-slurm setup-optuna setup-ray: setup-%: setup
