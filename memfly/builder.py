@@ -29,6 +29,8 @@ class Counts:
     merges: int = 0
     links: int = 0
     appends: int = 0
+    adjacent: int = 0
+    """Edges between neighbouring turns that no link decision had made."""
     too_long: int = 0
     """Texts the embedder saw only the beginning of."""
     s_red: list[float] = field(default_factory=list)
@@ -45,6 +47,8 @@ class Builder:
         self.scoring = config.resolve_scoring(services.chat.can_judge)
         self.hierarchy = Hierarchy(services.embedder.dim)
         self.counts = Counts()
+        self.growth: list[dict[str, int | str]] = []
+        """The memory's size after each turn."""
         self._since_topics = 0
 
     async def build(self, conversation: Conversation) -> None:
@@ -65,6 +69,8 @@ class Builder:
         finally:
             await abandon(jobs)
         await self._evolve()
+        if self.growth:
+            self.growth[-1]["topics"] = len(self.hierarchy.topics)
 
     async def _commit(self, new: Draft, previous: Note | None) -> Note:
         """Score, gate, merge or add, link. previous: the note of the session's previous turn."""
@@ -82,10 +88,25 @@ class Builder:
         for other, weight in decision.links:
             self.counts.links += self.hierarchy.link(note.id, other, weight)
         if self.config.adjacent_edges and self.config.link and previous is not None and previous is not note:
-            self.hierarchy.link(previous.id, note.id, self.config.adjacent_weight)
+            self.counts.adjacent += self.hierarchy.link(previous.id, note.id, self.config.adjacent_weight)
         if self._since_topics >= self.config.topic_every:
             await self._evolve()
+        self.growth.append(self._size(new.turn))
         return note
+
+    def _size(self, turn: Turn) -> dict[str, int | str]:
+        hierarchy, counts = self.hierarchy, self.counts
+        return {
+            "turn": len(self.growth) + 1,
+            "dia_id": turn.dia_id,
+            "notes": len(hierarchy.notes),
+            "keywords": len(hierarchy.keywords),
+            "edges": counts.links + counts.adjacent,
+            "topics": len(hierarchy.topics),
+            "merges": counts.merges,
+            "links": counts.links,
+            "appends": counts.appends,
+        }
 
     async def _score(self, new: Draft, previous: Note | None) -> list[Candidate]:
         found = candidates(self.hierarchy, new, None if previous is None else previous.id, self.config)

@@ -45,7 +45,10 @@ def stats(builder: Builder) -> MemoryStats:
 
 
 def tables(builder: Builder) -> Mapping[str, Iterable[Mapping[str, Any]]]:
-    """notes, keywords, topics, edges; ids are positions, keywords of notes and topics are surface forms."""
+    """notes, keywords, topics, edges; ids are positions, keywords of notes and topics are surface forms.
+
+    growth: one row a turn, the memory's size after it; merges, links and appends are running totals.
+    """
     hierarchy = builder.hierarchy
     forms = [keyword.form for keyword in hierarchy.keywords]
     return {
@@ -81,4 +84,5 @@ def tables(builder: Builder) -> Mapping[str, Iterable[Mapping[str, Any]]]:
             for b, weight in sorted(hierarchy.edges[a].items())
             if a < b
         ],
+        "growth": builder.growth,
     }

@@ -371,6 +371,30 @@ def test_export_tells_the_whole_memory():
     assert {word for topic in rows["topics"] for word in topic["keywords"]} == {row["form"] for row in rows["keywords"]}
 
 
+def test_growth_has_a_row_a_turn_with_running_totals():
+    def score(text):
+        new, old = tags(text, "new", "old")
+        return {"s_red": 0.8 if "bowl" in new and "kiln" in old else 0.0, "s_comp": 0.9}
+
+    system = build(chat=FakeChat({"score": score}), talk=conversation(["I bought a kiln.", "Nice.", "A bowl, too."]))
+    rows = system.export()["growth"]
+    names = ("turn", "dia_id", "notes", "edges", "merges", "links", "appends")
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        (1, "D1:1", 1, 0, 0, 0, 1),
+        (2, "D1:2", 2, 1, 0, 1, 1),
+        (3, "D1:3", 2, 1, 1, 1, 1),
+    ]
+    assert rows[-1]["keywords"] == len(system.hierarchy.keywords)
+    assert [row["topics"] for row in rows] == [0, 0, len(system.hierarchy.topics)]
+
+
+def test_growth_counts_every_edge():
+    system = build(MemFlyConfig(update=False, adjacent_edges=True))
+    assert [row["edges"] for row in system.export()["growth"]] == [0, 1, 2, 3, 3, 4, 5]
+    lively = build(replace(LIVELY, adjacent_edges=True), lively_chat())
+    assert lively.export()["growth"][-1]["edges"] == lively.hierarchy.edge_count
+
+
 def test_history_stays_within_the_session_and_is_four_turns():
     chat = FakeChat()
     build(MemFlyConfig(update=False), chat, conversation(["a1", "a2", "a3", "a4", "a5", "a6"], ["b1", "b2"]))
