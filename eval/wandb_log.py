@@ -48,9 +48,10 @@ def log(folder: RunFolder, options: WandbSpec, say: Callable[[str], None]) -> No
     try:
         place = _log(folder, options)
     except Exception as error:
-        say(
-            f"  wandb: not logged ({type(error).__name__}: {' '.join(str(error).split())[:200]}); the records are complete"
-        )
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        if key := os.environ.get("WANDB_API_KEY"):
+            said = said.replace(key, "***")
+        say(f"  wandb: not logged ({said[:200]}); the records are complete")
         return
     say(f"  wandb: {place}")
 
