@@ -251,6 +251,7 @@ class Chat:
         if self._seed and settings.get("temperature"):
             request["seed"] = self._seed  # another seed is another draw, never the first one's from the cache
         if tools is not None:
+            tools = [_strict(tool) for tool in tools] if self._spec.kind == "vllm" else tools
             request["tools"] = tools
         outgoing = Outgoing(sent, wire if way == "schema" else None, {**settings, **self._extra}, tools)
         try:
@@ -317,6 +318,12 @@ class Chat:
     def _say(self, notice: str) -> None:
         if notice not in self.notices:
             self.notices.append(notice)
+
+
+def _strict(tool: dict[str, Any]) -> dict[str, Any]:
+    """A function declaration whose arguments vLLM enforces by grammar; without the mark it takes any JSON for them.
+    OpenAI knows the mark too, but refuses it where an argument is optional."""
+    return {**tool, "function": {**tool["function"], "strict": True}}
 
 
 def _read(row: Row, schema: type[BaseModel] | None) -> tuple[BaseModel | None, str, tuple[str, ...]]:

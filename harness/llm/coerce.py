@@ -151,7 +151,7 @@ def _number(value: Any, node: dict[str, Any], note: Note) -> Any:
         elif number := _NUMBER.search(value):
             note("number_as_text")
             value = float(number.group())
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    if not isinstance(value, int | float) or (isinstance(value, float) and not math.isfinite(value)):
         return value
     if share and not on_a_scale and 1 < value <= 100:
         note("scale_10" if value <= 10 else "scale_100")

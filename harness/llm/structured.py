@@ -131,7 +131,7 @@ def parse_reply(text: str | None, reasoning: str | None, model: type[BaseModel])
         return Parsed(model.model_validate_json(text or "", strict=True, extra="forbid"), ())
     except ValidationError:
         pass
-    shown, thinking = _strip_thinking(text or "")
+    shown, thinking = (text or "", []) if _is_one_object(text or "") else _strip_thinking(text or "")
     if not shown.strip() and reasoning and reasoning.strip():
         shown, inner = _strip_thinking(reasoning)
         thinking = [*thinking, *inner, "reasoning_field"]
@@ -147,6 +147,18 @@ def parse_reply(text: str | None, reasoning: str | None, model: type[BaseModel])
         except Unusable as error:
             problem = problem or error
     raise problem or Unusable("unparsable", "it held no JSON object")
+
+
+def _is_one_object(text: str) -> bool:
+    """Whether the text is an object from its first sign to its last: marks of thinking are then words inside it."""
+    text = text.strip()
+    if not text.startswith("{"):
+        return False
+    try:
+        _, kinds, end = _read(text, 0)
+    except NotJson:
+        return False
+    return end == len(text) and "truncated" not in kinds
 
 
 def _candidates(text: str) -> list[tuple[Any, tuple[str, ...]]]:

@@ -57,6 +57,8 @@ REPLIES = [
     (f"As in [1], {CLEAN}", Note, NOTE, ("prose",)),
     (f"<think>Is {{it}} this? {{'context': 'no'}}</think>\n{CLEAN}", Note, NOTE, ("think",)),
     (f"she moved, so...</think>{CLEAN}", Note, NOTE, ("think",)),
+    (f'{{"context": "no"}}</think>{CLEAN}', Note, NOTE, ("think",)),
+    ('{"answer": "a raw \x07 and </think> quoted"}', Answer, {"answer": "a raw \x07 and </think> quoted"}, ()),
     (f"<think>a draft {{\"context\": \"x\", \"keywords\": []}} but better {CLEAN}", Note, NOTE, ("think_unclosed", "prose")),
     ('{"context": "Ann moved to Oslo.", "keywords": ["Ann", "Oslo"', Note, NOTE, ("truncated",)),
     ('{"context": "Ann moved to Oslo.", "keywords": ["Ann", "Os', Note, {**NOTE, "keywords": ["Ann", "Os"]}, ("truncated",)),
@@ -84,6 +86,8 @@ REPLIES = [
     ('{"s_red": 85, "s_comp": 1.5}', Score, {"s_red": 0.85, "s_comp": 0.15}, ("scale_100", "scale_10")),
     ('{"s_red": "85", "s_comp": 100}', Score, {"s_red": 0.85, "s_comp": 1.0}, ("number_as_text", "scale_100")),
     ('{"s_red": -0.25, "s_comp": 250}', Score, {"s_red": 0.0, "s_comp": 1.0}, ("clipped",)),
+    (f'{{"s_red": 1{"0" * 400}, "s_comp": 0.5}}', Score, {"s_red": 1.0, "s_comp": 0.5}, ("clipped",)),  # no float holds it
+    (f'{{"pairs": [{{"id": 1{"0" * 400}, "score": 2}}]}}', Pairs, {"pairs": [{"id": 10**400, "score": 0.2}]}, ("scale_10",)),
     ('{"s_red": true, "s_comp": 0.5}', Score, {"s_red": 1.0, "s_comp": 0.5}, ("bool_as_number",)),
     ('[{"id": 1, "score": 0.5}]', Pairs, {"pairs": [{"id": 1, "score": 0.5}]}, ("bare_list",)),
     ('[{"id": 1, "score": 5}, {"id": "2", "score": 0.5}]', Pairs, {"pairs": [{"id": 1, "score": 0.5}, {"id": 2, "score": 0.5}]}, ("bare_list", "scale_10", "number_as_text")),
