@@ -35,7 +35,7 @@ def score_evidence(gold: Sequence[str], items: Sequence[EvidenceItem | Mapping[s
     if not wanted:
         return {}
     ordered = [_read(item) for item in sorted(items, key=_order)]
-    turns = list(dict.fromkeys(dia_id for item in ordered for dia_id in item.dia_ids))
+    turns = turns_in_order(items)
     shown: set[str] = set()
     offset = 0
     for item in ordered:
@@ -47,6 +47,11 @@ def score_evidence(gold: Sequence[str], items: Sequence[EvidenceItem | Mapping[s
         "recall_20t": _share(wanted, turns[:TURN_BUDGET]),
         "recall_700w": _share(wanted, shown),
     }
+
+
+def turns_in_order(items: Sequence[EvidenceItem | Mapping[str, Any]]) -> list[str]:
+    """The distinct dia_ids of the evidence in the order the budgets count them: round, rank, date."""
+    return list(dict.fromkeys(dia_id for item in sorted(items, key=_order) for dia_id in _field(item, "dia_ids")))
 
 
 def recall_locomo(evidence_raw: Sequence[str], context_ids: Sequence[str]) -> float:

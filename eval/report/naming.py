@@ -1,0 +1,62 @@
+"""Runs told apart: a short name each, and the groups that may stand in one figure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+ALIKE = ("run", "cache", "system", "ablation")
+"""Parts of a spec that name no difference between results."""
+
+
+def flatten(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"memory": {"k": 3}} -> {"memory.k": 3}; lists stay whole."""
+    flat: dict[str, Any] = {}
+    for key, value in spec.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def differing(specs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The fields of flattened specs in which they are not all equal, in the specs' order."""
+    flats = [flatten({key: value for key, value in spec.items() if key not in ALIKE}) for spec in specs]
+    keys = dict.fromkeys(key for flat in flats for key in flat)
+    return [key for key in keys if any(flat.get(key) != flats[0].get(key) for flat in flats)]
+
+
+def short_names(labels: Sequence[str], specs: Sequence[Mapping[str, Any]], identities: Sequence[str]) -> list[str]:
+    """A label alone where it is unique, else with what differs among its namesakes, else with the identity's start."""
+    names = []
+    for label, spec, identity in zip(labels, specs, identities, strict=True):
+        same = [other for other, name in zip(specs, labels, strict=True) if name == label]
+        if len(same) == 1:
+            names.append(label)
+            continue
+        flat = flatten(spec)
+        told = [f"{key.rpartition('.')[2]} {_said(flat.get(key))}" for key in differing(same)]
+        names.append(f"{label} ({', '.join(told) if 0 < len(told) <= 4 else identity[:8]})")
+    repeated = {name for name, count in Counter(names).items() if count > 1}
+    return [
+        f"{name} [{identity[:8]}]" if name in repeated else name
+        for name, identity in zip(names, identities, strict=True)
+    ]
+
+
+def _said(value: Any) -> str:
+    return {None: "none", True: "on", False: "off"}.get(value, str(value)) if not isinstance(value, list) else "…"
+
+
+def group_key(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """Runs with the same key stand in one figure: backbone, protocol, data and the part of it that was asked."""
+    spec, data = manifest["spec"], manifest.get("data", {})
+    part = {key: spec["dataset"].get(key) for key in sorted(spec["dataset"]) if key not in ("name", "path")}
+    return (
+        spec["backbone"]["name"],
+        spec["protocol"]["name"],
+        str(data.get("content_sha256")),
+        ", ".join(f"{key} {value}" for key, value in part.items() if value is not None),
+    )

@@ -1,0 +1,99 @@
+"""The numbers behind the figures, from runs and their records. Nothing here draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from eval.aggregate import question_scores
+from eval.evidence import turns_in_order
+from eval.intervals import mean_interval
+from eval.report.memories import GROWTH
+from eval.report.records import tokens
+
+CURVE = 50
+"""Distinct turns up to which recall is drawn."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A mean over `n` questions with its 95% interval, None below five conversations."""
+
+    mean: float
+    interval: tuple[float, float] | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Tokens a question: `asking` for recall and answer (the mean answer's), `building` the memory's, spread over the
+    questions."""
+
+    asking: float
+    building: float
+
+
+def by_category(records: Sequence[Mapping[str, Any]], metric: str) -> dict[str, Value]:
+    """Category id ("1".."5") and "all" -> the metric's mean, a question's trials averaged first."""
+    scores = question_scores(records).get(metric, {})
+    category = {(r["sample_id"], r["qa_index"]): str(r["category"]) for r in records}
+    groups: dict[str, dict[str, list[float]]] = {}
+    for key, value in scores.items():
+        for name in (category[key], "all"):
+            groups.setdefault(name, {}).setdefault(key[0], []).append(value)
+    return {name: _value(groups[name]) for name in sorted(groups)}
+
+
+def _value(clusters: Mapping[str, Sequence[float]]) -> Value:
+    values = [value for group in clusters.values() for value in group]
+    interval = mean_interval(clusters)
+    if interval is not None:
+        interval = (max(0.0, interval[0]), min(1.0, interval[1]))
+    return Value(fmean(values), interval, len(values))
+
+
+def recall_curve(records: Iterable[Mapping[str, Any]], longest: int = CURVE) -> list[float] | None:
+    """Mean recall over the first k distinct turns of the evidence, k = 1 .. `longest`, over the questions whose
+    recall is known (a question's trials averaged first); None without any. At k = 20 it is the mean recall_20t."""
+    curves: dict[tuple[str, int], list[list[float]]] = {}
+    for record in records:
+        if record["error"] is not None or record["scores"].get("recall") is None:
+            continue
+        gold = set(record["gold_evidence"])
+        turns = turns_in_order(record["evidence"])
+        found, curve = 0, []
+        for place in range(longest):
+            found += place < len(turns) and turns[place] in gold
+            curve.append(found / len(gold))
+        curves.setdefault((record["sample_id"], record["qa_index"]), []).append(curve)
+    if not curves:
+        return None
+    questions = [[fmean(at) for at in zip(*trials, strict=True)] for trials in curves.values()]
+    return [fmean(at) for at in zip(*questions, strict=True)]
+
+
+def cost(records: Sequence[Mapping[str, Any]], built: Iterable[Mapping[str, Any]]) -> Cost:
+    """`built`: the built.json of every memory. A memory is paid for once, whatever the number of trials."""
+    questions = {(r["sample_id"], r["qa_index"]) for r in records}
+    return Cost(
+        asking=fmean([tokens(record) for record in records]) if records else 0.0,
+        building=sum(map(tokens, built)) / max(1, len(questions)),
+    )
+
+
+def mean_growth(tables: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, list[float]] | None:
+    """Mean over conversations after each turn, up to the shortest conversation's last, so that every point is a mean
+    over the same conversations. None without tables."""
+    names = [name for name in GROWTH if tables and all(name in table for table in tables)]
+    if not names:
+        return None
+    return {name: [fmean(at) for at in zip(*(table[name] for table in tables), strict=False)] for name in names}
+
+
+def gate(metrics: Mapping[str, Any]) -> dict[str, int] | None:
+    """How many turns were merged, how many appended without a link, and how many edges the gate made; None for a
+    memory without such a gate (no merge, no link, no append)."""
+    counts = {name: metrics["memory"].get(name, 0) for name in ("merges", "links", "appends", "notes", "turns")}
+    return counts if counts["merges"] or counts["links"] or counts["appends"] else None
