@@ -1,0 +1,194 @@
+"""Run folders, from wherever they were copied, as a list of runs to be held side by side.
+
+A path may be a run folder, a folder of run folders (two levels deep at most), or the folder of a sweep (its runs.json
+names the folders). Everything is read from the folders' records; nothing is scored again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.errors import RecordError
+
+SWEEP_FILE = "runs.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder. `metrics` is {} for a run that has not ended; `answers` and `memories` are read when asked for."""
+
+    path: Path
+    manifest: dict[str, Any]
+    status: dict[str, Any]
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        return self.manifest["spec"]
+
+    @property
+    def label(self) -> str:
+        """memory name, with the ablation behind it: "memfly-no_link"."""
+        ablation = self.spec.get("ablation", "none")
+        return self.spec["memory_name"] if ablation == "none" else f"{self.spec['memory_name']}-{ablation}"
+
+    @property
+    def backbone(self) -> str:
+        return self.spec["backbone"]["name"]
+
+    @property
+    def dataset(self) -> str:
+        return self.spec["dataset"]["name"]
+
+    @property
+    def protocol(self) -> str:
+        return self.spec["protocol"]["name"]
+
+    @property
+    def identity(self) -> str:
+        return self.manifest["identity"]
+
+    @property
+    def data_sha(self) -> str:
+        return self.manifest["data"]["content_sha256"]
+
+    @property
+    def seed(self) -> int:
+        return self.spec["seed"]
+
+    @property
+    def trials(self) -> int:
+        return self.spec["trials"]
+
+    @property
+    def state(self) -> str:
+        """finished, failed (above its error threshold; complete), stopped, running, or unknown."""
+        return self.status.get("state", "unknown")
+
+    @property
+    def complete(self) -> bool:
+        """All is answered and scored: it can stand in a table."""
+        return bool(self.metrics) and self.state in ("finished", "failed")
+
+    @cached_property
+    def _records(self) -> list[dict[str, Any]]:
+        file = self.path / "answers.jsonl"
+        records = {}
+        for number, line in enumerate(_text(file).split("\n"), 1):
+            if line:
+                try:
+                    record = json.loads(line)
+                    # A question asked again after an outage has two lines: the later one counts.
+                    records[(record["sample_id"], record["qa_index"], record["trial"])] = record
+                except (ValueError, KeyError, TypeError):
+                    raise RecordError(f"{file}:{number}: not a record; start the run again to mend it") from None
+        return [records[key] for key in sorted(records)]
+
+    def answers(self) -> list[dict[str, Any]]:
+        """The records of answers.jsonl by (sample_id, qa_index, trial). RecordError names a damaged line."""
+        return self._records
+
+    def sample_ids(self) -> list[str]:
+        """The conversations whose memory is in the folder, in the order of their folders' names."""
+        return sorted(_json(file)["sample_id"] for file in self.path.glob("memory/*/built.json"))
+
+    def memories(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(sample_id, {"built": built.json, "tables": {name: rows}}) of each complete memory."""
+        for file in sorted(self.path.glob("memory/*/built.json")):
+            built = _json(file)
+            tables = {table.stem: _rows(table) for table in sorted(file.parent.glob("*.jsonl"))}
+            yield built["sample_id"], {"built": built, "tables": tables}
+
+    def memory(self, sample_id: str) -> dict[str, Any]:
+        """One conversation's memory as in `memories`. KeyError where there is none."""
+        for name, memory in self.memories():
+            if name == sample_id:
+                return memory
+        raise KeyError(sample_id)
+
+
+def load_runs(paths: Sequence[Path]) -> list[Run]:
+    """The runs under the paths, each once, in the order found; unfinished ones too (see `Run.complete`).
+
+    RecordError: a path that holds no run, or a damaged manifest, status or metrics file.
+    """
+    runs: dict[Path, Run] = {}
+    for path in paths:
+        folders = _folders(Path(path))
+        if not folders:
+            raise RecordError(
+                f"{path}: no run folder here (one holds manifest.json); give results/runs or a run folder"
+            )
+        for folder in folders:
+            runs.setdefault(folder.resolve(), load_run(folder))
+    return list(runs.values())
+
+
+def load_run(folder: Path) -> Run:
+    """One run folder. RecordError names the damaged file."""
+    manifest = _json(folder / "manifest.json")
+    missing = [key for key in ("spec", "identity", "data", "prompts") if key not in manifest]
+    if missing:
+        raise RecordError(f"{folder / 'manifest.json'}: no manifest of a run (without {', '.join(missing)})")
+    status, metrics = folder / "status.json", folder / "metrics.json"
+    return Run(
+        folder,
+        manifest,
+        _json(status) if status.is_file() else {},
+        _json(metrics) if metrics.is_file() else {},
+    )
+
+
+def _folders(path: Path) -> list[Path]:
+    if (path / "manifest.json").is_file():
+        return [path]
+    if (path / SWEEP_FILE).is_file():
+        return _of_sweep(path / SWEEP_FILE)
+    found = {*path.glob("*/manifest.json"), *path.glob("*/*/manifest.json")}
+    return sorted(file.parent for file in found if ".old-" not in file.parent.name)
+
+
+def _of_sweep(file: Path) -> list[Path]:
+    """The sweep's run folders that are there, in its order; looked for beside the sweep too, where it was copied."""
+    found = []
+    for job in _json(file).get("jobs", []):
+        if job.get("folder"):
+            named = Path(job["folder"])
+            places = (named, file.parent / named.name, file.parent / "runs" / named.name)
+            found += [place for place in places if (place / "manifest.json").is_file()][:1]
+    return list(dict.fromkeys(found))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecordError(f"{file}: cannot be read ({type(error).__name__})") from None
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(_text(file))
+    except ValueError:
+        raise RecordError(f"{file}: damaged (not JSON)") from None
+    if not isinstance(value, dict):
+        raise RecordError(f"{file}: damaged (not an object)")
+    return value
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    rows = []
+    for number, line in enumerate(_text(file).split("\n"), 1):
+        if line:
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                raise RecordError(f"{file}:{number}: damaged (not JSON)") from None
+    return rows

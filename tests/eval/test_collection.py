@@ -1,0 +1,67 @@
+"""Run folders from anywhere, each once, damaged ones named."""
+
+import json
+
+import pytest
+from run_folders import record, write_run
+
+from eval.collection import load_runs
+from harness.errors import RecordError
+
+
+def test_a_folder_of_runs_a_run_and_a_sweep_are_read_alike(tmp_path):
+    first = write_run(tmp_path / "runs" / "a", [record("c1", 0, 1)])
+    second = write_run(
+        tmp_path / "runs" / "b", [record("c1", 0, 1)], ablation="no_link", state="stopped", metrics=False
+    )
+    write_run(tmp_path / "runs" / "a.old-20260101", [record("c1", 0, 1)])
+    (tmp_path / "sweep").mkdir()
+    jobs = [{"folder": str(second)}, {"folder": None}, {"folder": str(first)}, {"folder": str(tmp_path / "gone")}]
+    (tmp_path / "sweep" / "runs.json").write_text(json.dumps({"jobs": jobs}))
+
+    runs = load_runs([tmp_path / "runs", first])
+    assert [run.label for run in runs] == ["memfly", "memfly-no_link"]
+    assert [run.complete for run in runs] == [True, False]
+    assert [run.label for run in load_runs([tmp_path / "sweep"])] == ["memfly-no_link", "memfly"]
+
+
+def test_answers_come_in_order_and_the_later_line_counts(tmp_path):
+    lines = [record("c2", 0, 1), record("c1", 1, 1, error="timeout"), record("c1", 0, 1), record("c1", 1, 1, f1=0.5)]
+    (run,) = load_runs([write_run(tmp_path / "a", lines)])
+    assert [(r["sample_id"], r["qa_index"]) for r in run.answers()] == [("c1", 0), ("c1", 1), ("c2", 0)]
+    assert run.answers()[1]["error"] is None
+
+
+def test_memories_are_read_one_by_one(tmp_path):
+    folder = write_run(tmp_path / "a", [record("c1", 0, 1)])
+    memory = folder / "memory" / "c1"
+    memory.mkdir(parents=True)
+    (memory / "notes.jsonl").write_text('{"id": 0}\n{"id": 1}\n')
+    (memory / "built.json").write_text('{"sample_id": "c1", "notes": 2}')
+    (run,) = load_runs([folder])
+    assert run.sample_ids() == ["c1"]
+    assert run.memory("c1") == {"built": {"sample_id": "c1", "notes": 2}, "tables": {"notes": [{"id": 0}, {"id": 1}]}}
+    with pytest.raises(KeyError):
+        run.memory("c2")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("manifest.json", "{", "manifest.json: damaged"),
+        ("manifest.json", '{"spec": {}}', "without identity, data, prompts"),
+        ("metrics.json", "[]", "metrics.json: damaged (not an object)"),
+        ("answers.jsonl", '{"sample_id": "c1"}\n', "answers.jsonl:1: not a record"),
+    ],
+)
+def test_what_is_damaged_is_named(tmp_path, name, text, says):
+    folder = write_run(tmp_path / "a", [record("c1", 0, 1)])
+    (folder / name).write_text(text)
+    with pytest.raises(RecordError) as caught:
+        load_runs([folder])[0].answers()
+    assert says in str(caught.value)
+
+
+def test_a_path_without_runs_is_an_error(tmp_path):
+    with pytest.raises(RecordError, match="no run folder here"):
+        load_runs([tmp_path])
