@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import secrets
+import signal
 import socket
 import sys
 import time
@@ -26,6 +27,8 @@ _POLL_S = 0.5
 _TAIL_BYTES = 1 << 18
 """Enough for the tracebacks of all processes of a server that failed."""
 _CAUSE_SIGNS = 500
+_RECENT_LINES = 100
+"""Where the error that ended a running server stands; earlier ones may be of requests that it refused."""
 _SAY_EVERY_S = 10.0
 
 
@@ -93,6 +96,7 @@ class _Server:
         self._say = say
         self._keeper: Any = None
         self._reader: asyncio.Task | None = None
+        self._group: int | None = None
         self._url: str | None = None
         self._exit: int | None = None
         self._changed = asyncio.Event()
@@ -125,11 +129,13 @@ class _Server:
         """What the keeper says, until it is gone."""
         async for line in self._keeper.stdout:
             message = json.loads(line)
+            self._group = message.get("pid", self._group)
             self._url = message.get("url", self._url)
             self._exit = message.get("exit", self._exit)
             self._changed.set()
         if self._exit is None:
-            self._exit = -1  # the keeper died, and the server with it
+            self._exit = -1  # the keeper died, and the server's first process with it; its workers are left
+            self._end_group()
             self._changed.set()
         if self._is_healthy and not self._stopping:
             self._say(f"{self._spec.kind} ended by itself (status {self._exit}); {self._last_words()}")
@@ -177,17 +183,25 @@ class _Server:
         except TimeoutError:
             self._keeper.kill()
             await self._keeper.wait()
+            self._end_group()
         if self._reader is not None:
             self._reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reader
+
+    def _end_group(self) -> None:
+        """Without its keeper: end what the server started, which only its group knows."""
+        if self._group is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._group, signal.SIGKILL)
 
     def _last_words(self) -> str:
         """What the log says of the end, as one line: the error where one is found, else its last lines."""
         lines = self._tail()
         if not lines:
             return f"{self._log} is empty"
-        if self._spec.kind == "vllm" and (cause := server_vllm.cause(lines)):
+        recent = lines[-_RECENT_LINES:] if self._is_healthy else lines
+        if self._spec.kind == "vllm" and (cause := server_vllm.cause(recent)):
             return f"{cause[:_CAUSE_SIGNS]}; its log: {self._log}"
         return f"{self._log} ends: {' | '.join(line[:200] for line in lines[-3:])}"
 

@@ -1,7 +1,8 @@
 """A stand-in for the `vllm` program: `fake_vllm.py serve <model> --port N ...` with /health and chat completions.
 
 Among the arguments, `--fake <mode>`: crash (ends while starting), never (is never healthy), stubborn (ignores
-SIGTERM). It logs its arguments and the ids of itself and of one worker process, which only a group kill ends.
+SIGTERM). It logs its arguments, the ids of itself and of one worker process, which only a group kill ends, and of the
+environment what the bench says something about.
 """
 
 import json
@@ -17,6 +18,7 @@ def option(name):
 
 
 MODE = option("--fake")
+TOLD = ("HF_HUB_OFFLINE", "VLLM_HOST_IP", "VLLM_NO_USAGE_STATS", "GLOO_SOCKET_IFNAME")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -47,7 +49,9 @@ class Handler(BaseHTTPRequestHandler):
 
 def main():
     worker = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-    print(json.dumps({"argv": sys.argv[1:], "pids": [os.getpid(), worker.pid]}), flush=True)
+    environment = {name: os.environ.get(name) for name in TOLD}
+    facts = {"argv": sys.argv[1:], "pids": [os.getpid(), worker.pid], "environment": environment}
+    print(json.dumps(facts), flush=True)
     if MODE == "crash":
         print("Traceback (most recent call last):\n  ...\nValueError: no such model", file=sys.stderr)
         sys.exit(3)

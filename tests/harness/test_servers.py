@@ -14,10 +14,12 @@ import aiohttp
 import pytest
 import yaml
 
+from harness import hub
 from harness.errors import ConfigError, DataError, EndpointError
 from harness.installed import installed_file
 from harness.llm import servers
 from harness.llm.server_llamacpp import find_weights, vocab_counter
+from harness.llm.server_vllm import cause
 from harness.spec import BackboneSpec, ServerSpec, validate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,6 +199,94 @@ def test_a_server_that_dies_during_the_run_is_told(vllm, tmp_path):
 
     assert "vllm ended by itself (status -9)" in asyncio.run(go())[-1]
     assert is_gone(facts(tmp_path)["pids"][1])  # its worker with it
+
+
+def test_a_killed_keeper_leaves_no_worker_behind(vllm, tmp_path):
+    def parent_of(pid):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+    async def go():
+        async with servers.serve(vllm(), tmp_path, lambda line: None):
+            pids = facts(tmp_path)["pids"]
+            os.kill(parent_of(pids[0]), signal.SIGKILL)
+            return await asyncio.to_thread(lambda: [is_gone(pid) for pid in pids])
+
+    assert asyncio.run(go()) == [True, True]
+
+
+@pytest.mark.parametrize("before", [None, "1"])
+def test_the_server_gets_the_persons_environment(vllm, tmp_path, monkeypatch, before):
+    monkeypatch.setattr(hub, "_found", {})
+    monkeypatch.setenv("VLLM_HOST_IP", "127.0.0.2")
+    for name in ("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", "GLOO_SOCKET_IFNAME"):
+        monkeypatch.delenv(name, raising=False)
+    if before is not None:
+        monkeypatch.setenv("HF_HUB_OFFLINE", before)
+    hub.switch_off()  # as the embedder does when its weights are installed
+    hub.switch_off()
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
+
+    async def go():
+        async with servers.serve(vllm(), tmp_path, lambda line: None):
+            pass
+
+    asyncio.run(go())
+    assert facts(tmp_path)["environment"] == {
+        "HF_HUB_OFFLINE": before,  # weights can be downloaded unless the person forbade it
+        "VLLM_HOST_IP": "127.0.0.2",
+        "VLLM_NO_USAGE_STATS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+
+
+def test_what_would_be_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    note = f"Qwen/Qwen3-8B at b968826 is not in {tmp_path}: vllm downloads about 16 GB before the first call"
+    assert servers.download_note(QWEN) == note
+    snapshot = tmp_path / "models--Qwen--Qwen3-8B" / "snapshots" / QWEN.revision
+    snapshot.mkdir(parents=True)
+    shards = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    index = {"weight_map": {"a": shards[0], "b": shards[1], "c": shards[0]}}
+    (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
+    (snapshot / shards[0]).touch()
+    assert servers.download_note(QWEN) == note
+    (snapshot / shards[1]).touch()
+    assert servers.download_note(QWEN) is None
+    assert servers.download_note(dataclasses.replace(QWEN, revision="0" * 40)) is not None
+    newest = dataclasses.replace(QWEN, revision=None)
+    assert servers.download_note(newest) is not None
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text(QWEN.revision)
+    assert servers.download_note(newest) is None
+    assert servers.download_note(dataclasses.replace(QWEN, model=str(snapshot))) is None
+    for spec in (SMOLLM, load("gpt-4o"), dataclasses.replace(QWEN, model="a/b", base_url="http://127.0.0.1:1/v1")):
+        assert servers.download_note(spec) is None
+
+
+@pytest.mark.parametrize(
+    ("log", "found"),
+    [
+        (["usage: vllm [-h]", "vllm: error: unrecognized arguments: --nope 1"], "vllm: error: unrecognized arguments: --nope 1"),
+        (
+            [
+                "(Worker pid=7) ERROR 12-01 03:58:54 [executor.py:953] RuntimeError: no weights in /a/b",
+                "(EngineCore pid=6) ERROR 12-01 03:58:57 [core.py:1510] Exception: a worker failed. See stack trace for root cause.",
+                "  raise RuntimeError(",
+                "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+                "/usr/lib/resource_tracker.py:254: UserWarning: 1 leaked semaphore",
+            ],
+            "RuntimeError: no weights in /a/b",
+        ),
+        (
+            ["pydantic_core.ValidationError: 1 validation error for ModelConfig", "  Value error, max_model_len is too large"],
+            "pydantic_core.ValidationError: 1 validation error for ModelConfig Value error, max_model_len is too large",
+        ),
+        (["(APIServer pid=1) INFO 12-01 03:55:20 [model.py:733] an Error: of nobody", "torch.OutOfMemoryError"], None),
+        ([], None),
+    ],
+)  # fmt: skip
+def test_the_error_that_ended_vllm_is_found_in_its_log(log, found):
+    assert cause(log) == found
 
 
 def test_nothing_is_started_for_a_given_url_or_the_stand_in(tmp_path):
