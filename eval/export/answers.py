@@ -124,7 +124,7 @@ def run_columns(run: Run) -> dict[str, Any]:
         "data_sha256": run.data_sha,
         "protocol": run.protocol,
         "seed": run.seed,
-        "run_state": run.status.get("state"),
+        "run_state": run.state,
     }
 
 

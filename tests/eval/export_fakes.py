@@ -17,24 +17,24 @@ def note(id, turns, context, keywords):
 
 
 def tables():
-    """Three notes; "ann" is held by all, "kiln" by 0 and 1, "boat" by 2: so ann-kiln co-occur twice, ann-boat once."""
+    """Three notes; "ann" is held by all, "kiln" by 0 and 1, "boat" by 1 and 2: only kiln and boat co-occur once, not twice."""
     return {
         "notes": [
             note(0, [turn("D1:1", "Ann", "I have a kiln."), turn("D1:2", "Bo", HOSTILE, "a kiln")], HOSTILE, ["ann", "kiln"]),
-            note(1, [turn("D1:3", "Ann", "It is hot.")], "", ["ann", "kiln"]),
+            note(1, [turn("D1:3", "Ann", "It is hot.")], "", ["ann", "kiln", "boat"]),
             note(2, [turn("D1:4", "Ann", "A boat!")], "Ann has a boat.", ["ann", "boat"]),
         ],
         "keywords": [
             {"id": 0, "form": "ann", "notes": [0, 1, 2]},
             {"id": 1, "form": "kiln", "notes": [0, 1]},
-            {"id": 2, "form": "boat", "notes": [2]},
+            {"id": 2, "form": "boat", "notes": [1, 2]},
         ],
         "topics": [{"id": 0, "keywords": ["ann", "kiln"]}, {"id": 1, "keywords": ["boat"]}],
         "edges": [{"source": 0, "target": 2, "weight": 0.625}],
     }  # fmt: skip
 
 
-COUNTS = {"Note": 3, "Keyword": 3, "Topic": 2, "RELATED": 1, "HAS_KEYWORD": 6, "IN_TOPIC": 3, "CO_OCCURS": 2}
+COUNTS = {"Note": 3, "Keyword": 3, "Topic": 2, "RELATED": 1, "HAS_KEYWORD": 7, "IN_TOPIC": 3, "CO_OCCURS": 3}
 
 
 def record(qa_index, **changes):

@@ -18,7 +18,7 @@ def run(tmp_path, *records, name="run-a"):
     return SimpleNamespace(
         path=tmp_path / name,
         manifest=about,
-        status={"state": "failed"},
+        state="failed",
         identity=about["identity"],
         label="memfly-no_link",
         backbone="stub",

@@ -24,9 +24,10 @@ def test_counts_and_weights_by_hand():
     made = graph("conv-1", "conv-2")
     assert made.counts() == {name: 2 * count for name, count in COUNTS.items()}
     assert made.edges["RELATED"][0] == ("conv-1/note/0", "conv-1/note/2", 0.625)
-    assert made.edges["CO_OCCURS"][:2] == [
+    assert made.edges["CO_OCCURS"][:3] == [
         ("conv-1/keyword/0", "conv-1/keyword/1", 2.0),
-        ("conv-1/keyword/0", "conv-1/keyword/2", 1.0),
+        ("conv-1/keyword/0", "conv-1/keyword/2", 2.0),
+        ("conv-1/keyword/1", "conv-1/keyword/2", 1.0),
     ]
     assert made.edges["IN_TOPIC"][2] == ("conv-1/keyword/2", "conv-1/topic/1", None)
     assert made.nodes["Keyword"][1]["notes"] == 2 and made.nodes["Topic"][0]["keywords"] == 2
