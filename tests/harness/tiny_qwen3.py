@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MARKS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
-VOCABULARY = 1500
+VOCABULARY = 400
 WINDOW = 40960
 """max_position_embeddings of Qwen3's own configuration."""
 
