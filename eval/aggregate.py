@@ -10,7 +10,7 @@ from typing import Any
 
 from eval.evidence import EVIDENCE_METRICS
 from eval.intervals import QuestionKey, mean_interval, too_few
-from eval.score import ANSWER_METRICS
+from eval.score import ANSWER_METRICS, SCORER_VERSION
 from harness.locomo.schema import CATEGORIES
 
 METRICS = (*ANSWER_METRICS, *EVIDENCE_METRICS)
@@ -84,6 +84,7 @@ def aggregate(
         "asking": _asking(records),
         "usage": dict(usage),
         "wall_s": wall_s,
+        "scorer": SCORER_VERSION,
     }
 
 

@@ -25,6 +25,12 @@ SYSTEMS: dict[str, tuple[str, ...]] = {
     "memfly-no_keyword": ("w/o Keyword",),
     "memfly-no_neighbor": ("w/o Neighbor",),
     "memfly-no_ier": ("w/o IER",),
+    "locomo": ("LoCoMo",),
+    "readagent": ("ReadAgent",),
+    "memorybank": ("MemoryBank",),
+    "memgpt": ("MemGPT",),
+    "amem": ("A-MEM",),
+    "mem0": ("Mem0",),
 }
 """RunSpec.label -> published names, the first that has the cell."""
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from eval.metrics import abstained, bleu1, f1_amem, f1_locomo
 from harness.locomo.schema import Question
 
+SCORER_VERSION = "1"
+"""Raise it when a metric comes to give another value: figures of two versions stand in no table together."""
+
 ANSWER_METRICS = ("f1_amem", "f1_locomo", "bleu1", "abstained")
 
 

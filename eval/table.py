@@ -98,12 +98,16 @@ def build(
 
 def render(metrics: Mapping[str, Any], header_lines: Sequence[str], title: str, **options: Any) -> Group:
     """The report for a rich console, at home in 100 columns. Options as in `build`."""
+    return console(build(metrics, header_lines, title, **options))
+
+
+def console(report: Report) -> Group:
+    """Any report for a rich console."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    report = build(metrics, header_lines, title, **options)
     parts: list[Any] = [Text(report.title, style="bold underline")]
     for block in report.blocks:
         if isinstance(block, Grid):
@@ -124,7 +128,11 @@ def render(metrics: Mapping[str, Any], header_lines: Sequence[str], title: str, 
 
 def markdown(metrics: Mapping[str, Any], header_lines: Sequence[str], title: str, **options: Any) -> str:
     """The same report as Markdown, for table.md. Options as in `build`."""
-    report = build(metrics, header_lines, title, **options)
+    return markdown_text(build(metrics, header_lines, title, **options))
+
+
+def markdown_text(report: Report) -> str:
+    """Any report as Markdown."""
     parts = [f"# {report.title}"]
     for block in report.blocks:
         if isinstance(block, Grid):

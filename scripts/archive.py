@@ -23,7 +23,7 @@ FILES = {"replies.sqlite": "replies", "vectors.sqlite": "vectors"}
 def pack(cache: Path, archive: Path) -> dict[str, int]:
     """Copy the two caches; rows by file. RecordError: a file is missing, empty or already there."""
     counts = {}
-    for name, table in FILES.items():
+    for name in FILES:
         source, target = cache / name, archive / name
         if not source.is_file():
             raise RecordError(f"{source} is not there; give the cache.path of finished runs")

@@ -1,0 +1,90 @@
+"""Runs from anywhere as one set of tables and one report.
+
+    python scripts/collect.py results/runs
+    python scripts/collect.py results/sweeps/table1 /copied/from/another/machine --out tables --report report.html
+
+A path is a run folder, a folder of run folders, or the folder of a sweep. Runs that differ in protocol, scorer, data, questions, embedder,
+trials or answer prompts are refused in one table; --split makes a table of each kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from eval.collection import load_runs
+from harness.errors import BenchError, RecordError
+
+FORMATS = ("md", "csv", "tex")
+WIDTH = 150
+"""Columns of a terminal in which no figure is cut; a narrower one wraps its lines."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = parser().parse_args(arguments)
+    try:
+        collect(given)
+    except BenchError as error:
+        print(f"collect.py: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="run folders, or folders of run folders")
+    parser.add_argument("--out", type=Path, metavar="DIR", help=f"write tables.{', tables.'.join(FORMATS)} there")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write one self-contained HTML file")
+    parser.add_argument("--baseline", metavar="NAME", help="whom the others are held against (default: memfly)")
+    parser.add_argument("--subset", choices=("all", "clean", "both"), default="both", help="questions (default: both)")
+    parser.add_argument("--split", action="store_true", help="a table of each kind of run")
+    return parser
+
+
+def collect(given: argparse.Namespace) -> None:
+    """Read, check, print, write. BenchError: one line."""
+    from rich.console import Console
+
+    from eval.formats import csv_text, latex_text
+    from eval.table import console, markdown_text
+    from eval.tables import build_reports
+    from eval.tables import collect as gather
+    from harness.records import write_atomic
+
+    runs = load_runs(given.runs)
+    subsets = ("all", "clean") if given.subset == "both" else (given.subset,)
+    blocks = gather(runs, split=given.split, subsets=subsets)
+    known = {name for block in blocks for one in block.systems for name in (one.name, one.run.label)}
+    if given.baseline and given.baseline not in known:
+        raise RecordError(f"--baseline {given.baseline} is none of the runs; they are {', '.join(sorted(known))}")
+    reports = build_reports(runs, blocks, baseline=given.baseline)
+    screen = Console(width=max(WIDTH, shutil.get_terminal_size().columns), soft_wrap=True)
+    for report in reports:
+        screen.print(console(report))
+    texts = {
+        "md": "\n".join(markdown_text(report) for report in reports),
+        "csv": csv_text(blocks, given.baseline),
+        "tex": latex_text(reports),
+    }
+    try:
+        if given.out:
+            given.out.mkdir(parents=True, exist_ok=True)
+            for ending in FORMATS:
+                write_atomic(given.out / f"tables.{ending}", texts[ending])
+                print(f"written: {given.out / f'tables.{ending}'}")
+        if given.report:
+            from eval.report import write_report
+
+            given.report.parent.mkdir(parents=True, exist_ok=True)
+            write_report(runs, given.report)
+            print(f"written: {given.report}")
+    except OSError as error:
+        raise RecordError(f"{error.filename}: cannot be written ({error.strerror}); give another place") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
