@@ -1,4 +1,4 @@
-"""Runs told apart: a short name each, and the groups that may stand in one figure."""
+"""Runs told apart: what differs between them, and a short name each."""
 
 from __future__ import annotations
 
@@ -47,16 +47,6 @@ def short_names(labels: Sequence[str], specs: Sequence[Mapping[str, Any]], ident
 
 
 def _said(value: Any) -> str:
-    return {None: "none", True: "on", False: "off"}.get(value, str(value)) if not isinstance(value, list) else "…"
-
-
-def group_key(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Runs with the same key stand in one figure: backbone, protocol, data and the part of it that was asked."""
-    spec, data = manifest["spec"], manifest.get("data", {})
-    part = {key: spec["dataset"].get(key) for key in sorted(spec["dataset"]) if key not in ("name", "path")}
-    return (
-        spec["backbone"]["name"],
-        spec["protocol"]["name"],
-        str(data.get("content_sha256")),
-        ", ".join(f"{key} {value}" for key, value in part.items() if value is not None),
-    )
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "none" if value is None else "…" if isinstance(value, list) else str(value)

@@ -7,23 +7,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from eval.aggregate import question_scores
 from eval.evidence import turns_in_order
-from eval.intervals import mean_interval
 from eval.report.memories import GROWTH
 from eval.report.records import tokens
 
 CURVE = 50
 """Distinct turns up to which recall is drawn."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """A mean over `n` questions with its 95% interval, None below five conversations."""
-
-    mean: float
-    interval: tuple[float, float] | None
-    n: int
 
 
 @dataclass(frozen=True)
@@ -33,25 +22,6 @@ class Cost:
 
     asking: float
     building: float
-
-
-def by_category(records: Sequence[Mapping[str, Any]], metric: str) -> dict[str, Value]:
-    """Category id ("1".."5") and "all" -> the metric's mean, a question's trials averaged first."""
-    scores = question_scores(records).get(metric, {})
-    category = {(r["sample_id"], r["qa_index"]): str(r["category"]) for r in records}
-    groups: dict[str, dict[str, list[float]]] = {}
-    for key, value in scores.items():
-        for name in (category[key], "all"):
-            groups.setdefault(name, {}).setdefault(key[0], []).append(value)
-    return {name: _value(groups[name]) for name in sorted(groups)}
-
-
-def _value(clusters: Mapping[str, Sequence[float]]) -> Value:
-    values = [value for group in clusters.values() for value in group]
-    interval = mean_interval(clusters)
-    if interval is not None:
-        interval = (max(0.0, interval[0]), min(1.0, interval[1]))
-    return Value(fmean(values), interval, len(values))
 
 
 def recall_curve(records: Iterable[Mapping[str, Any]], longest: int = CURVE) -> list[float] | None:
