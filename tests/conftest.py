@@ -26,12 +26,15 @@ def locomo_path():
 
 @pytest.fixture
 def run_door(tmp_path):
-    """Run `python run.py` in a child process with its records under tmp_path. Returns the finished process."""
+    """Run `python run.py` in a child process with its records under tmp_path. Returns the finished process.
 
-    def door(*overrides, script=("run.py",), env=None, check=None):
+    `bare`: a script that takes no Hydra overrides. `cache`: another cache than one under tmp_path.
+    """
+
+    def door(*overrides, script=("run.py",), env=None, check=None, cache=tmp_path / "cache", bare=False):
         environment = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")} | (env or {})
-        places = [f"run.dir={tmp_path}/runs", f"cache.path={tmp_path}/cache", f"hydra.sweep.dir={tmp_path}/sweep"]
-        asks_only = overrides and overrides[0] in ("--help", "--cfg")
+        places = [f"run.dir={tmp_path}/runs", f"cache.path={cache}", f"hydra.sweep.dir={tmp_path}/sweep"]
+        asks_only = bare or (overrides and overrides[0] in ("--help", "--cfg"))
         done = subprocess.run(
             [sys.executable, *script, *overrides, *([] if asks_only else places)],
             cwd=ROOT,
