@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-ALIKE = ("run", "cache", "system", "ablation")
+ALIKE = ("run", "cache", "system", "ablation", "memory_name")
 """Parts of a spec that name no difference between results."""
 
 
@@ -19,6 +19,12 @@ def flatten(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + key] = value
     return flat
+
+
+def told_apart(specs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What a table of settings lists: the differing fields; those of the chat client's own running last."""
+    fields = differing(specs)
+    return sorted(fields, key=lambda key: key.startswith("backbone."))
 
 
 def differing(specs: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -15,14 +15,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from eval.cells import scored
 from eval.collection import Run
-from eval.groups import group
 from eval.report import memories, numbers, records
 from eval.report.figures import Figure
+from eval.report.naming import flatten, told_apart
 from eval.report.pack import Chunk, Pool, pack
 from eval.report.plots import Measured, figures
-from eval.table import HEADERS
+from eval.table import HEADERS, Grid, Report
+from eval.tables import Block, Named, build_reports, collect
 from harness.errors import RecordError
 from harness.locomo.schema import CATEGORIES
 from harness.records import write_atomic
@@ -46,37 +46,47 @@ class _Collection:
 
 @dataclass(frozen=True)
 class Section:
-    """Runs that may be compared, on one backbone: a heading, and the figures."""
+    """Runs of one table: a heading, the figures, and what their specs differ in."""
 
     heading: str
     figures: list[Figure]
+    settings: Grid
 
 
-def write_report(runs: Sequence[Run], path: Path) -> None:
+def write_report(runs: Sequence[Run], path: Path, *, baseline: str | None = None) -> None:
     """Write the report of a collection; runs that have not ended are listed, not shown.
 
-    The same runs give the same bytes. RecordError: no complete run, or a damaged record (it names file and line).
+    baseline: as in `eval.tables.build_reports`. The same runs give the same bytes. RecordError: no complete run, or a
+    damaged record (it names file and line).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, render(runs))
+    write_atomic(path, render(runs, baseline=baseline))
     path.chmod(0o644)
 
 
-def render(runs: Sequence[Run]) -> str:
+def render(runs: Sequence[Run], *, baseline: str | None = None) -> str:
     """The page's text."""
-    complete = [run for run in runs if run.complete]
-    if not complete:
+    made = collect(runs, split=True)
+    if not made:
         raise RecordError("no complete run to report on; see each folder's status.json")
     kept = _Collection()
-    sections = []
-    groups = group(complete, split=True)
-    for place, one in enumerate(groups):
-        for backbone in dict.fromkeys(run.backbone for run in one.runs):
-            members = [(run, name) for run, name in zip(one.runs, one.names, strict=True) if run.backbone == backbone]
-            heading = _heading(members[0][0])
-            measured = [_measure(run, name, heading, kept) for run, name in members]
-            sections.append(Section(heading, figures(measured, f"g{place}-{backbone}")))
-    return _page(kept, sections, [run for run in runs if not run.complete])
+    sections = [_section(block, f"g{place}", kept) for place, block in enumerate(made) if block.subset == "all"]
+    return _page(kept, build_reports(runs, made, baseline=baseline), sections)
+
+
+def _section(block: Block, name: str, kept: _Collection) -> Section:
+    heading = _heading(block.systems[0].run)
+    measured = [_measure(system, heading, kept) for system in block.systems]
+    specs = [system.run.spec for system in block.systems]
+    settings = Grid(
+        ("setting", *(system.name for system in block.systems)),
+        tuple((key, *(_cell(flatten(spec), key) for spec in specs)) for key in told_apart(specs)),
+    )
+    return Section(heading, figures(measured, name), settings)
+
+
+def _cell(flat: dict[str, Any], key: str) -> str:
+    return str(flat[key]) if key in flat else ""
 
 
 def _heading(run: Run) -> str:
@@ -89,9 +99,9 @@ def _heading(run: Run) -> str:
     return " · ".join([run.backbone, f"protocol {run.protocol}", run.dataset, *cut, *trials])
 
 
-def _measure(run: Run, name: str, heading: str, kept: _Collection) -> Measured:
+def _measure(system: Named, heading: str, kept: _Collection) -> Measured:
     """Read a run once: pack what the explorers need, return what the figures need."""
-    place = len(kept.runs)
+    run, place = system.run, len(kept.runs)
     answers = run.answers()
     built, growths, samples = [], [], []
     for sample_id, memory in run.memories():
@@ -107,11 +117,11 @@ def _measure(run: Run, name: str, heading: str, kept: _Collection) -> Measured:
             samples.append(sample_id)
     kept.chunks.append(pack(f"rows-{place}", records.rows(answers, kept.questions)))
     kept.chunks.append(pack(f"detail-{place}", records.details(answers, kept.pieces)))
-    kept.runs.append({"name": name, "group": heading, "memories": samples, "n": len(answers)})
+    kept.runs.append({"name": system.name, "group": heading, "memories": samples, "n": len(answers)})
     return Measured(
-        name=name,
+        name=system.name,
         run=run,
-        cells=scored(run).cells,
+        cells=system.scored.cells,
         curve=numbers.recall_curve(answers),
         cost=numbers.cost(answers, built),
         growth=numbers.mean_growth(growths) if len(growths) == len(built) else None,
@@ -119,7 +129,7 @@ def _measure(run: Run, name: str, heading: str, kept: _Collection) -> Measured:
     )
 
 
-def _page(kept: _Collection, sections: Sequence[Section], unfinished: Sequence[Run]) -> str:
+def _page(kept: _Collection, reports: Sequence[Report], sections: Sequence[Section]) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     samples = list(kept.texts)
@@ -157,9 +167,8 @@ def _page(kept: _Collection, sections: Sequence[Section], unfinished: Sequence[R
         policy=policy,
         script=Markup(script),  # noqa: S704 - our own files
         style=Markup(style),  # noqa: S704
+        reports=reports,
         sections=sections,
-        runs=kept.runs,
-        unfinished=unfinished,
         chunks=chunks,
     )
 
