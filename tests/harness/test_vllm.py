@@ -385,7 +385,7 @@ def test_a_run_from_start_to_table(tmp_path, run_door):
     done = run_door(
         "backbone=qwen3-8b", "embedder=hashing", "+backbone.sampling={frequency_penalty: 1.0}", *slice_, *start, check=0
     )
-    (folder,) = (tmp_path / "runs").iterdir()
+    (folder,) = (tmp_path / "runs").glob("memfly-*/")
     metrics = json.loads((folder / "metrics.json").read_text())
     assert (metrics["n_total"], metrics["n_scored"], metrics["n_error"]) == (4, 4, 0)
     assert metrics["asking"]["errors"] == 0 and metrics["memory"]["errors"] == 0
