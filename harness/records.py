@@ -21,6 +21,9 @@ from typing import Any
 
 from harness.errors import RecordError
 
+_UMASK = os.umask(0o022)
+os.umask(_UMASK)  # it cannot be read without being set
+
 FORMAT = 1
 """Version of the folder's layout; another one refuses to resume."""
 
@@ -38,6 +41,7 @@ def write_atomic(path: Path, text: str) -> None:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+            os.fchmod(descriptor, 0o666 & ~_UMASK)  # mkstemp's own files are for their maker alone
             handle.write(text)
             handle.flush()
             os.fsync(handle.fileno())

@@ -123,3 +123,9 @@ def test_sample_ids_cannot_leave_the_folder(tmp_path):
         assert folder.read_built("../../x") == {"notes": 0}
     assert not (tmp_path / "x").exists()
     assert not (tmp_path.parent / "x").exists()
+
+
+def test_files_are_as_readable_as_the_umask_lets_others_read(tmp_path):
+    code = f"import os; os.umask(0o027); from harness.records import write_atomic; from pathlib import Path; write_atomic(Path({str(tmp_path / 'f')!r}), 'x')"
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).resolve().parent.parent, check=True)
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o640
