@@ -18,7 +18,7 @@ CUT_ONLY = ("max_context_tokens",)
 
 @dataclass(frozen=True)
 class Group:
-    """Complete runs that share protocol, scorer, data, questions, embedder, trials and answer prompts. `names` are unique."""
+    """Complete runs that share protocol, scorer, data, questions, embedder, trials and the versions of their prompts. `names` are unique."""
 
     facts: dict[str, Any]
     runs: tuple[Run, ...]
@@ -36,7 +36,6 @@ def facts_of(run: Run) -> dict[str, Any]:
         "questions": _questions(run),
         "embedder": spec["embedder"].get("model"),
         "trials": spec["trials"],
-        "answer prompts": {k: v for k, v in sorted(run.manifest["prompts"].items()) if k.startswith("harness/")},
     }
 
 
@@ -44,14 +43,24 @@ def group(runs: Sequence[Run], *, split: bool = False) -> list[Group]:
     """Groups in the order of their first runs. RecordError without `split` when there is more than one, naming what differs."""
     gathered: dict[str, list[Run]] = {}
     kept: dict[str, dict[str, Any]] = {}
+    changed = changed_prompts(runs)
     for run in runs:
-        facts = facts_of(run)
+        facts = facts_of(run) | {"prompts": {file: run.manifest["prompts"].get(file) for file in changed}}
         key = json.dumps(facts, sort_keys=True)
         gathered.setdefault(key, []).append(run)
         kept[key] = facts
     if len(gathered) > 1 and not split:
         raise RecordError(_refusal(list(gathered.values()), list(kept.values())))
     return [Group(kept[key], tuple(members), tuple(names_of(members))) for key, members in gathered.items()]
+
+
+def changed_prompts(runs: Sequence[Run]) -> list[str]:
+    """Prompt files that two of the runs used in different versions: their systems are not the same ones."""
+    versions: dict[str, set[str]] = {}
+    for run in runs:
+        for file, sha in run.manifest["prompts"].items():
+            versions.setdefault(file, set()).add(sha)
+    return sorted(file for file, found in versions.items() if len(found) > 1)
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
@@ -66,7 +75,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 
 def _questions(run: Run) -> str:
     """How many, and the start of a hash of which."""
-    asked = sorted({(r["sample_id"], r["qa_index"]) for r in run.answers()})
+    asked = sorted({(r["sample_id"], r["qa_index"]) for r in run.outcomes})
     return f"{len(asked)} ({hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]})"
 
 

@@ -56,7 +56,7 @@ def blocks(groups: Sequence[Group], subsets: Sequence[str] = ("all", "clean")) -
             members = [(n, r) for n, r in zip(one.names, one.runs, strict=True) if r.backbone == backbone]
             for subset in subsets:
                 systems = tuple(Named(name, scored(run, subset)) for name, run in members)
-                same = subset != "all" and all(len(s.scored.records) == len(s.run.answers()) for s in systems)
+                same = subset != "all" and all(len(s.scored.records) == len(s.run.outcomes) for s in systems)
                 if not same:
                     made.append(Block(one, backbone, subset, systems))
     return made
@@ -112,6 +112,9 @@ def _head(block: Block) -> list[Line]:
         SCORERS,
         STACKED,
     ]
+    codes = dict.fromkeys(one.run.manifest.get("versions", {}).get("bench", "unknown") for one in block.systems)
+    if len(codes) > 1:
+        lines.append(f"made by several versions of this program: {', '.join(codes)}")
     if model.get("kind") == "scripted":
         lines.insert(0, "NO LANGUAGE MODEL: a rule-based stand-in answers; these figures are no result")
     strong = []
@@ -246,7 +249,7 @@ def cost_grid(systems: Sequence[Named]) -> Grid:
     for one in systems:
         metrics = one.run.metrics
         usage, memory = metrics["usage"], metrics["memory"]
-        asked = sum(r["usage"]["prompt_tokens"] + r["usage"]["completion_tokens"] for r in one.run.answers())
+        asked = sum(r["usage"]["prompt_tokens"] + r["usage"]["completion_tokens"] for r in one.run.outcomes)
         whole = usage["prompt_tokens"] + usage["completion_tokens"]
         turns, n = memory.get("turns") or 0, metrics["n_total"]
         errors = memory.get("errors", 0) + metrics.get("asking", {}).get("errors", 0)

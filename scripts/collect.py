@@ -4,7 +4,7 @@
     python scripts/collect.py results/sweeps/table1 /copied/from/another/machine --out tables --report report.html
 
 A path is a run folder, a folder of run folders, or the folder of a sweep. Runs that differ in protocol, scorer, data, questions, embedder,
-trials or answer prompts are refused in one table; --split makes a table of each kind.
+trials or a prompt's version are refused in one table; --split makes a table of each kind.
 """
 
 from __future__ import annotations

@@ -162,6 +162,19 @@ def test_other_questions_or_another_scorer_are_another_table(tmp_path):
         collect(load_runs([tmp_path / "a", folder]))
 
 
+def test_a_prompt_in_two_versions_is_two_systems(tmp_path):
+    import json
+
+    write_run(tmp_path / "a", answers(FULL))
+    folder = write_run(tmp_path / "b", answers(CUT), ablation="no_link")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["prompts"]["memfly/prompts/x.j2"] = "another"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(RecordError, match=r"differ in prompts.memfly/prompts/x.j2"):
+        collect(load_runs([tmp_path]))
+    assert len(collect(load_runs([tmp_path]), split=True)) == 2
+
+
 def test_two_seeds_are_two_rows(tmp_path):
     write_run(tmp_path / "a", answers(FULL), seed=0)
     write_run(tmp_path / "b", answers(CUT), seed=1)
