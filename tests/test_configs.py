@@ -172,3 +172,12 @@ def test_small_limits_cut_the_system_the_sample_and_the_prompts():
 def test_full_context_keeps_its_window_under_small_limits():
     assert composed("limits=small", "memory=locomo").protocol.max_context_tokens is None
     assert composed("limits=small", "memory=rag").protocol.max_context_tokens == 500
+
+
+def test_an_experiment_that_only_lists_runs_changes_none_of_them():
+    """Published values stay beside the runs of a grid, and leave those of an experiment that sets something."""
+    from run import is_grid
+
+    grids = [path.stem for path in (CONF / "experiment").glob("*.yaml") if is_grid(f"experiment={path.stem}")]
+    assert sorted(grids) == ["i_max", "k_cand", "k_final", "table1", "table2", "table3", "thresholds"]
+    assert not is_grid("experiment=no_such") and not is_grid("memory=table1")
