@@ -69,7 +69,7 @@ def kept_in(run: Run, subset: str) -> Callable[[Mapping[str, Any]], bool]:
 def scored(run: Run, subset: str = "all") -> Scored:
     """Figures of a complete run. Published values stand beside the subset "all" alone."""
     kept = kept_in(run, subset)
-    records = [record for record in run.answers() if kept(record)]
+    records = [record for record in run.outcomes if kept(record)]
     metrics = aggregate(records, memory=run.metrics["memory"], usage=run.metrics["usage"], wall_s=run.metrics["wall_s"])
     comparable = run.metrics.get("table", {}).get("comparable")
     reference = reference_for(**comparable) if comparable and subset == "all" else None

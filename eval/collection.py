@@ -7,7 +7,7 @@ names the folders). Everything is read from the folders' records; nothing is sco
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +17,12 @@ from harness.errors import RecordError
 
 SWEEP_FILE = "runs.json"
 
+_COUNTED = ("sample_id", "qa_index", "trial", "category", "scores", "error", "usage")
+
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder. `metrics` is {} for a run that has not ended; `answers` and `memories` are read when asked for."""
+    """One run folder. `metrics` is {} for a run that has not ended; answers and memories are read when asked for."""
 
     path: Path
     manifest: dict[str, Any]
@@ -76,22 +78,43 @@ class Run:
         return bool(self.metrics) and self.state in ("finished", "failed")
 
     @cached_property
-    def _records(self) -> list[dict[str, Any]]:
-        file = self.path / "answers.jsonl"
-        records = {}
-        for number, line in enumerate(_text(file).split("\n"), 1):
-            if line:
-                try:
-                    record = json.loads(line)
-                    # A question asked again after an outage has two lines: the later one counts.
-                    records[(record["sample_id"], record["qa_index"], record["trial"])] = record
-                except (ValueError, KeyError, TypeError):
-                    raise RecordError(f"{file}:{number}: not a record; start the run again to mend it") from None
-        return [records[key] for key in sorted(records)]
+    def outcomes(self) -> list[dict[str, Any]]:
+        """The records without their texts, kept in memory: what aggregates are made of. Order as in `answers`.
+
+        RecordError also where a run's figures are of another number of answers than the folder holds.
+        """
+        outcomes = self._read(_outcome)
+        if self.metrics and self.metrics.get("n_total") != len(outcomes):
+            raise RecordError(
+                f"{self.path}: answers.jsonl holds {len(outcomes)} answers, metrics.json is of "
+                f"{self.metrics.get('n_total')}; copy the whole folder, or start the run again"
+            )
+        return outcomes
 
     def answers(self) -> list[dict[str, Any]]:
-        """The records of answers.jsonl by (sample_id, qa_index, trial). RecordError names a damaged line."""
-        return self._records
+        """The records of answers.jsonl by (sample_id, qa_index, trial), read anew. RecordError names a damaged line."""
+        return self._read(lambda record: record)
+
+    def _read(self, pick: Callable[[dict[str, Any]], dict[str, Any]]) -> list[dict[str, Any]]:
+        file = self.path / "answers.jsonl"
+        records = {}
+        try:
+            with file.open("rb") as lines:  # in bytes a line ends at the newline alone
+                for number, line in enumerate(lines, 1):
+                    if line.strip():
+                        try:
+                            record = json.loads(line)
+                            # A question asked again after an outage has two lines: the later one counts.
+                            records[(record["sample_id"], record["qa_index"], record["trial"])] = pick(record)
+                        except (ValueError, KeyError, TypeError):
+                            raise RecordError(
+                                f"{file}:{number}: not a record; start the run again to mend it"
+                            ) from None
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise RecordError(f"{file}: cannot be read ({error.strerror})") from None
+        return [records[key] for key in sorted(records)]
 
     def sample_ids(self) -> list[str]:
         """The conversations whose memory is in the folder, in the order of their folders' names."""
@@ -141,6 +164,15 @@ def load_run(folder: Path) -> Run:
         manifest,
         _json(status) if status.is_file() else {},
         _json(metrics) if metrics.is_file() else {},
+    )
+
+
+def _outcome(record: dict[str, Any]) -> dict[str, Any]:
+    """A record without its texts. An answer's evidence is some twenty texts, a run's is ten megabytes."""
+    return (
+        {key: record[key] for key in _COUNTED}
+        | {key: record[key] for key in ("context_tokens", "call_errors", "fallbacks") if key in record}
+        | {"evidence": [{"dia_ids": item["dia_ids"]} for item in record["evidence"]]}
     )
 
 

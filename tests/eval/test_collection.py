@@ -65,3 +65,23 @@ def test_what_is_damaged_is_named(tmp_path, name, text, says):
 def test_a_path_without_runs_is_an_error(tmp_path):
     with pytest.raises(RecordError, match="no run folder here"):
         load_runs([tmp_path])
+
+
+def test_outcomes_are_the_records_without_their_texts(tmp_path):
+    items = [{"dia_ids": ["D1:1"], "text": "a long text", "rank": 1}]
+    (run,) = load_runs([write_run(tmp_path / "a", [record("c1", 0, 1, f1=0.5, evidence=items)])])
+    (outcome,) = run.outcomes
+    assert outcome["evidence"] == [{"dia_ids": ["D1:1"]}] and outcome["scores"]["f1_amem"] == 0.5
+    assert not {"question", "gold", "reply", "answer"} & set(outcome)
+    assert run.answers()[0]["evidence"] == items
+
+
+def test_a_folder_copied_in_part_is_refused(tmp_path):
+    folder = write_run(tmp_path / "a", [record("c1", 0, 1), record("c1", 1, 1)])
+    lines = (folder / "answers.jsonl").read_text().splitlines(keepends=True)
+    (folder / "answers.jsonl").write_text(lines[0])
+    with pytest.raises(RecordError, match=r"holds 1 answers, metrics.json is of 2"):
+        load_runs([folder])[0].outcomes
+    (folder / "answers.jsonl").unlink()
+    with pytest.raises(RecordError, match="holds 0 answers"):
+        load_runs([folder])[0].outcomes
