@@ -16,13 +16,15 @@ from eval.table import Grid, percent
 
 @dataclass(frozen=True)
 class Figure:
-    """`pictures`: the panels, side by side where there is room. `grid`: the numbers."""
+    """`pictures`: the panels, side by side where there is room; `wide`: over the page's whole width. `grid`: the
+    numbers."""
 
     name: str
     title: str
     about: str
     pictures: tuple[Markup, ...]
     grid: Grid
+    wide: bool = False
 
 
 Cells = Mapping[str, Mapping[str, Cell]]
@@ -33,14 +35,9 @@ def bars(name: str, title: str, about: str, cells: Cells, base: str | None) -> F
     """One panel a row, one bar a system, with its interval and the published value as a diamond; a dashed line
     continues the value of `base`."""
     rows = list(dict.fromkeys(row for of in cells.values() for row in of))
-    known = [cell for of in cells.values() for cell in of.values() if cell.value is not None]
-    top = max(
-        [0.01, *(cell.high or cell.value or 0 for cell in known), *((cell.published or 0) / 100 for cell in known)]
-    )
-    marks = ticks(top, 4)
-    pictures = tuple(_bar_panel(f"{name}-{row}", row, about, cells, base, marks) for row in rows)
+    pictures = tuple(_bar_panel(f"{name}-{row}", row, about, cells, base) for row in rows)
     lines = tuple((system, *(_said(of.get(row)) for row in rows)) for system, of in cells.items())
-    return Figure(name, title, about, pictures, Grid(("system", *map(row_name, rows)), lines))
+    return Figure(name, title, about, pictures, Grid(("system", *map(row_name, rows)), lines), wide=True)
 
 
 def _said(cell: Cell | None) -> str:
@@ -50,11 +47,13 @@ def _said(cell: Cell | None) -> str:
     return percent(cell.value) + span + ("" if cell.published is None else f"; publ. {cell.published:.2f}")
 
 
-def _bar_panel(name: str, row: str, about: str, cells: Cells, base: str | None, marks: Sequence[float]) -> Markup:
+def _bar_panel(name: str, row: str, about: str, cells: Cells, base: str | None) -> Markup:
+    drawn = [of[row] for of in cells.values() if row in of]
+    marks = ticks(max([0.01, *(max(c.high or 0, c.value or 0, (c.published or 0) / 100) for c in drawn)]), 4)
     left = 12 + CHAR * min(28, max(map(len, cells)))
     width, step, head, foot = left + 236, 20, 34, 22
     height = head + step * len(cells) + foot
-    n = next((of[row].n for of in cells.values() if row in of), 0)
+    n = drawn[0].n if drawn else 0
     root = drawing(width, height, f"{row_name(row)}, n = {n:,}", about, name)
     text(root, 0, 14, row_name(row), "strong")
     text(root, width, 14, f"n = {n:,}", "faint", "end")

@@ -44,13 +44,13 @@ def recall_curve(records: Iterable[Mapping[str, Any]], longest: int = CURVE) -> 
     return [fmean(at) for at in zip(*questions, strict=True)]
 
 
-def cost(records: Sequence[Mapping[str, Any]], built: Iterable[Mapping[str, Any]]) -> Cost:
-    """`built`: the built.json of every memory. A memory is paid for once, whatever the number of trials."""
-    questions = {(r["sample_id"], r["qa_index"]) for r in records}
-    return Cost(
-        asking=fmean([tokens(record) for record in records]) if records else 0.0,
-        building=sum(map(tokens, built)) / max(1, len(questions)),
-    )
+def cost(records: Sequence[Mapping[str, Any]], usage: Mapping[str, Any]) -> Cost:
+    """`usage`: metrics.json's, of the whole run. What was not spent on asking was spent on the memory, which is paid
+    for once, whatever the number of trials."""
+    questions = {(record["sample_id"], record["qa_index"]) for record in records}
+    asked = sum(map(tokens, records))
+    building = usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0) - asked
+    return Cost(asked / max(1, len(records)), max(0, building) / max(1, len(questions)))
 
 
 def mean_growth(tables: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, list[float]] | None:

@@ -109,7 +109,10 @@ def figures(group: Sequence[Measured], name: str) -> list[Figure]:
 
 
 def _bars_about(scorer: str, base: str | None) -> str:
-    lines = ["Mean over questions in percent; whiskers are 95% intervals with conversations as the units."]
+    lines = [
+        "Mean over questions in percent; whiskers are 95% intervals with conversations as the units. Each panel "
+        "has its own scale, from 0."
+    ]
     if scorer == "f1_amem":
         lines.append("Category 5 pays for falling for the trap: no system is ranked by it.")
     if base:

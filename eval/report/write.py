@@ -103,9 +103,9 @@ def _measure(system: Named, heading: str, kept: _Collection) -> Measured:
     """Read a run once: pack what the explorers need, return what the figures need."""
     run, place = system.run, len(kept.runs)
     answers = run.answers()
-    built, growths, samples = [], [], []
+    memories_read, growths, samples = 0, [], []
     for sample_id, memory in run.memories():
-        built.append(memory["built"].get("usage", {}))
+        memories_read += 1
         tables = memory["tables"]
         for note in tables.get("notes", ()):
             for turn in note.get("turns", ()):
@@ -123,8 +123,8 @@ def _measure(system: Named, heading: str, kept: _Collection) -> Measured:
         run=run,
         cells=system.scored.cells,
         curve=numbers.recall_curve(answers),
-        cost=numbers.cost(answers, built),
-        growth=numbers.mean_growth(growths) if len(growths) == len(built) else None,
+        cost=numbers.cost(answers, run.metrics["usage"]),
+        growth=numbers.mean_growth(growths) if len(growths) == memories_read else None,
         gate=numbers.gate(run.metrics),
     )
 

@@ -87,7 +87,7 @@ async function compareView(index) {
       shown.sort((p, q) => sign * ((p[state.sort] ?? -9) - (q[state.sort] ?? -9)));
     }
     const counts = `A higher on ${whole(better)}, B higher on ${whole(worse)}, equal on ${whole(known.length - better - worse)}${mean === null ? "" : `; mean difference ${signed(mean)} points`}`;
-    list.show(shown, pairs.length ? `${whole(shown.length)} of ${whole(pairs.length)} questions shown. ${known.length} scored in both: ${counts}.` : "These two runs share no question: they come from different data.");
+    list.show(shown, pairs.length ? `${whole(shown.length)} of ${whole(pairs.length)} questions shown. ${whole(known.length)} scored in both: ${counts}.` : "These two runs share no question: they come from different data.");
   }
 
   const form = byId("c-filters");

@@ -17,6 +17,12 @@ function fill(node, attributes, children) {
 }
 const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+// As replaceChildren, leaving out what is null or false.
+const refill = (node, ...children) => {
+  node.replaceChildren();
+  return fill(node, null, children);
+};
+const many = (n, word) => `${whole(n)} ${word}${n === 1 ? "" : "s"}`;
 const byId = (id) => document.getElementById(id);
 
 // Data chunks, unpacked when first asked for.

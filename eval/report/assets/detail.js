@@ -36,7 +36,7 @@ async function showDetail(index, run, at) {
     { class: "detail" },
     el("dl", null, ...facts.filter(([, value]) => value).flatMap(([name, value]) => [el("dt", null, name), el("dd", null, value)])),
     goldList(evidence[q], items, pieces.turns[sample[q]] || {}, exact),
-    evidenceTable(index, run, sample[q], items, new Set(evidence[q])),
+    evidenceList(index, run, sample[q], items, new Set(evidence[q])),
     detail.trace[at] && el("details", null, el("summary", null, "How the evidence came about"), tree(detail.trace[at])),
   );
 }
@@ -62,22 +62,21 @@ function goldList(ids, items, turns, exact) {
   );
 }
 
-function evidenceTable(index, run, sample, items, gold) {
+function evidenceList(index, run, sample, items, gold) {
   if (!items.length) return el("p", { class: "note" }, "No evidence items.");
   const kept = index.runs[run].memories.includes(sample);
   const line = (item) => {
-    const ids = item.dia_ids.slice(0, 12).map((id) => el("span", { class: gold.has(id) ? "dia is-gold" : "dia" }, gold.has(id) ? `★ ${id}` : id, " "));
-    const more = item.dia_ids.length > 12 ? `… ${item.dia_ids.length - 12} more` : null;
-    const link = kept && item.dia_ids.length > 0 && el("a", { class: "walk", href: `#memory?${new URLSearchParams({ run, sample, at: `turn:${item.dia_ids[0]}` })}` }, "in memory");
-    return el("tr", { class: item.dia_ids.some((id) => gold.has(id)) ? "has-gold" : null }, el("td", { class: "number" }, item.round), el("td", { class: "number" }, item.rank), el("td", null, item.paths.join(" + ")), el("td", { class: "number" }, item.score === null ? "" : number(item.score, 4)), el("td", { class: "narrow" }, ids, more, link), el("td", { class: "text" }, item.text));
+    const ids = item.dia_ids.slice(0, 12).flatMap((id) => [el("span", { class: gold.has(id) ? "dia is-gold" : "dia" }, gold.has(id) ? `★ ${id}` : id), " "]);
+    const more = item.dia_ids.length > 12 ? `… ${item.dia_ids.length - 12} more ` : null;
+    const link = kept && item.dia_ids.length > 0 && el("a", { class: "walk", href: `#memory?${new URLSearchParams({ run, sample, at: `turn:${item.dia_ids[0]}` })}`, "aria-label": `${item.dia_ids[0]} in memory` }, "in memory");
+    return el(
+      "li",
+      { class: item.dia_ids.some((id) => gold.has(id)) ? "has-gold" : null },
+      el("div", { class: "meta" }, el("div", null, el("strong", null, `${item.round}·${item.rank}`), " ", item.paths.join(" + "), item.score === null ? null : el("span", { class: "score" }, ` ${number(item.score, 4)}`)), el("div", null, ids, more, link)),
+      el("div", { class: "text" }, item.text),
+    );
   };
-  const titles = ["round", "rank", "pathway", "score", "turns (★ gold)", "text as the reader sees it"];
-  return el(
-    "details",
-    { open: true },
-    el("summary", null, `Evidence: ${items.length} items, by round and rank`),
-    el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Evidence" }, el("table", { class: "evidence" }, el("thead", null, el("tr", null, ...titles.map((title) => el("th", { scope: "col" }, title)))), el("tbody", null, ...items.map(line)))),
-  );
+  return el("details", { open: true }, el("summary", null, `Evidence: ${many(items.length, "item")} as the reader sees them (round·rank, pathway, score, turns; ★ gold)`), el("ol", { class: "evidence" }, ...items.map(line)));
 }
 
 // Any JSON value as nested lists.

@@ -58,13 +58,15 @@ function neighbours(graph, kind, at) {
   ];
 }
 
-// Keywords and topics left, the node in the middle, notes right; arcs on the right are edges between those notes.
-function egoPicture(graph, kind, at, name, walk) {
+// Keywords and topics left, the node in the middle, notes right; arcs are edges between those notes.
+// narrow: for a phone.
+function egoPicture(graph, kind, at, name, walk, narrow) {
+  const [width, from, centre, to, letters] = narrow ? [360, 120, 180, 240, 17] : [760, 220, 380, 530, 33];
   const groups = neighbours(graph, kind, at);
   const every = groups.flatMap(([, nodes]) => nodes);
   const left = [...every.filter((n) => n.kind === "topic").slice(0, 4), ...every.filter((n) => n.kind === "keyword")].slice(0, NEAR + 2);
   const right = every.filter((n) => n.kind === "note").slice(0, NEAR + 2);
-  const [width, row] = [760, 26];
+  const row = 26;
   const height = Math.max(left.length, right.length, 3) * row + 24;
   const middle = height / 2;
   const top = (list) => middle - (list.length * row) / 2 + row / 2;
@@ -72,31 +74,31 @@ function egoPicture(graph, kind, at, name, walk) {
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "ego", role: "group", "aria-label": `${name} with ${left.length + right.length} of its ${every.length} neighbours` });
   const shapes = svg("g");
   const place = (list, x) => list.map((node, i) => ({ ...node, x, y: top(list) + i * row }));
-  const placed = [...place(left, 220), ...place(right, 530)];
+  const placed = [...place(left, from), ...place(right, to)];
   for (const node of placed) {
     const strength = node.weight === null || node.weight === undefined ? 1 : 0.6 + 2.4 * node.weight;
-    shapes.append(svg("path", { class: `tie tie-${node.kind}`, "stroke-width": strength.toFixed(2), d: `M380 ${middle}C${node.x < 380 ? 320 : 450} ${middle} ${node.x < 380 ? 300 : 470} ${node.y} ${node.x} ${node.y}` }));
+    shapes.append(svg("path", { class: `tie tie-${node.kind}`, "stroke-width": strength.toFixed(2), d: `M${centre} ${middle}C${(centre + node.x) / 2} ${middle} ${(centre + node.x) / 2} ${node.y} ${node.x} ${node.y}` }));
   }
   const spot = new Map(placed.filter((n) => n.kind === "note").map((n) => [n.at, n.y]));
   for (const [n, y] of spot) for (const [other, weight] of graph.notes[n].edges) {
-    const to = spot.get(other);
-    if (to !== undefined && other > n) shapes.append(svg("path", { class: "arc", "stroke-width": (0.6 + (weight ?? 0.5)).toFixed(2), d: `M${748} ${y}Q${748 + Math.min(12, Math.abs(to - y) / 4)} ${(y + to) / 2} ${748} ${to}` }));
+    const end = spot.get(other);
+    if (end !== undefined && other > n) shapes.append(svg("path", { class: "arc", "stroke-width": (0.6 + (weight ?? 0.5)).toFixed(2), d: `M${to - 7} ${y}Q${to - 7 - Math.min(40, Math.abs(end - y) / 3)} ${(y + end) / 2} ${to - 7} ${end}` }));
   }
   for (const node of placed) {
-    const onLeft = node.x < 380;
+    const onLeft = node.x < centre;
     const said = node.kind === "note" ? `${node.name}  ${node.text}` : node.name;
     const press = () => walk(node.kind, node.at);
     shapes.append(
       svg(
         "g",
         { class: `node node-${node.kind}`, role: "button", tabindex: "0", "aria-label": clip(`${node.kind} ${said}${node.weight ? `, weight ${number(node.weight)}` : ""}`, 200), onclick: press, onkeydown: (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), press()) },
-        svg("rect", { class: "hit", x: onLeft ? 0 : node.x - 8, y: node.y - row / 2, width: 228, height: row }),
+        svg("rect", { class: "hit", x: onLeft ? 0 : node.x - 8, y: node.y - row / 2, width: onLeft ? node.x + 8 : width - node.x - 4, height: row }),
         node.kind === "note" ? svg("rect", { class: "mark", x: node.x - 5, y: node.y - 5, width: 10, height: 10 }) : node.kind === "topic" ? svg("path", { class: "mark", d: `M${node.x} ${node.y - 7}l7 7l-7 7l-7 -7z` }) : svg("circle", { class: "mark", cx: node.x, cy: node.y, r: 5 }),
-        svg("text", { x: onLeft ? node.x - 12 : node.x + 11, y: node.y + 4, "text-anchor": onLeft ? "end" : "start" }, clip(said, onLeft ? 32 : 33)),
+        svg("text", { x: onLeft ? node.x - 12 : node.x + 11, y: node.y + 4, "text-anchor": onLeft ? "end" : "start" }, clip(said, letters)),
       ),
     );
   }
-  shapes.append(svg("circle", { class: `centre centre-${kind}`, cx: 380, cy: middle, r: 9 }), svg("text", { class: "strong", x: 380, y: middle - 15, "text-anchor": "middle" }, clip(name, 26)));
+  shapes.append(svg("circle", { class: `centre centre-${kind}`, cx: centre, cy: middle, r: 9 }), svg("text", { class: "strong", x: centre, y: middle - 15, "text-anchor": "middle" }, clip(name, narrow ? 16 : 26)));
   picture.append(shapes);
   return [picture, hidden > 0 && el("p", { class: "note" }, `The picture shows ${left.length + right.length} of ${every.length} neighbours; the lists below hold all.`)];
 }

@@ -59,7 +59,7 @@ async function memoryView(index) {
     const place = index.runs[Number(state.run)].memories.indexOf(state.sample);
     const [data, texts] = await Promise.all([chunk(`memory-${state.run}-${place}`), chunk(`texts-${index.samples.indexOf(state.sample)}`)]);
     graph = makeGraph(data, texts);
-    counts.textContent = `${whole(graph.notes.length)} ${graph.kind}, ${whole(graph.keywords.length)} keywords, ${whole(graph.topics.length)} topics, ${whole(graph.edges.length)} edges`;
+    counts.textContent = [[graph.notes, graph.kind], [graph.keywords, "keywords"], [graph.topics, "topics"], [graph.edges, "edges"]].map(([all, what]) => `${whole(all.length)} ${what}`).join(", ");
     search();
     const [kind, ...rest] = state.at.split(":");
     const wanted = rest.join(":");
@@ -118,13 +118,16 @@ async function memoryView(index) {
     }
     const name = kind === "note" ? noteName(graph, at) : kind === "keyword" ? graph.keywords[at].form : topicName(graph, at);
     const note = kind === "note" ? graph.notes[at] : null;
-    panel.replaceChildren(
+    const narrow = panel.clientWidth < 700;
+    const [picture, hidden] = egoPicture(graph, kind, at, name, walk, narrow);
+    refill(
+      panel,
       el("h3", null, el("span", { class: "kind" }, `${kind} `), name),
-      note && el("p", { class: "facts" }, [day(note.date), `${note.dia_ids.length} turns`, `id ${note.id}`].filter(Boolean).join(" · ")),
+      note && el("p", { class: "facts" }, [day(note.date), many(note.dia_ids.length, "turn"), `id ${note.id}`].filter(Boolean).join(" · ")),
       note && el("p", { class: "context" }, note.text),
       note && note.turns.length > 0 && el("ul", { class: "turns" }, ...note.turns.map(([id, text]) => el("li", null, el("strong", null, id), " ", text))),
-      el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Neighbours as a picture" }, egoPicture(graph, kind, at, name, walk)[0]),
-      egoPicture(graph, kind, at, name, walk)[1],
+      el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Neighbours as a picture" }, picture),
+      hidden,
       ...neighbours(graph, kind, at).map(([title, nodes]) => section(title, nodes, (n) => button(n.kind, n.at, n.name, n.kind === "note" ? n.text : null, n.weight !== null && n.weight !== undefined ? number(n.weight) : n.kind === "note" ? null : n.text))),
     );
     panel.scrollTop = 0;

@@ -19,7 +19,7 @@ async function questionsView(index) {
     caption: "Answers",
     columns: [
       { title: "Question", class: "wide" },
-      { title: "System" },
+      { title: "System", class: "system" },
       { title: "Reference", class: "wide" },
       { title: "Answer", class: "wide" },
       { title: "Outcome" },
