@@ -5,7 +5,6 @@ The door prepares a run before it starts it; the sweeper prepares every job befo
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from harness.memory import MemorySystem
 from harness.plan import NOTHING, Amount, Plan, make_plan
 from harness.prompts import prompt_hashes
 from harness.protocol import Protocol, build_protocol
-from harness.spec import RunSpec, identity_values
+from harness.spec import RunSpec, build_values, identity_values
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,7 @@ class Prepared:
     def building(self) -> str:
         """Hash of what a memory is built from: jobs of equal `building` make the same build calls."""
         spec, data = self.spec, self.spec.dataset
-        recalled = {f.name for f in dataclasses.fields(spec.memory) if f.metadata.get("stage") == "recall"}
-        memory = {key: value for key, value in identity_values(spec.memory).items() if key not in recalled}
+        memory = build_values(spec.memory)
         parts = (spec.system, memory, identity_values(spec.backbone), identity_values(spec.embedder), spec.seed)
         cut = (data.conversations, data.max_sessions, data.max_turns)
         return json.dumps([*parts, *cut, self.dataset.fingerprint.content_sha256], sort_keys=True)

@@ -19,9 +19,13 @@ from harness.errors import ConfigError
 REFUSE_UNKNOWN = ConfigDict(extra="forbid")
 
 
-def identity(**kwargs: Any) -> Any:
-    """A dataclass field that can change results: it is hashed."""
-    return dataclasses.field(metadata={"class": "identity"}, **kwargs)
+def identity(*, stage: Literal["build", "recall"] = "build", **kwargs: Any) -> Any:
+    """A dataclass field that can change results: it is hashed.
+
+    stage, of a memory system's option: "recall" where it touches nothing but recall and answering, so that systems
+    that differ in it alone share a built memory. What is not declared touches the building.
+    """
+    return dataclasses.field(metadata={"class": "identity", "stage": stage}, **kwargs)
 
 
 def runtime(**kwargs: Any) -> Any:
@@ -265,6 +269,12 @@ def identity_values(spec: Any) -> Any:
     if isinstance(spec, list | tuple):
         return [identity_values(item) for item in spec]
     return spec
+
+
+def build_values(config: Any) -> dict[str, Any]:
+    """The identity fields of a memory system's config that touch the building of its memory."""
+    recalled = {f.name for f in dataclasses.fields(config) if f.metadata.get("stage") == "recall"}
+    return {name: value for name, value in identity_values(config).items() if name not in recalled}
 
 
 def identity_hash(spec: Any, **extra: Any) -> str:

@@ -18,7 +18,7 @@ Cosine = Annotated[float, Field(ge=-1.0, le=1.0)]
 @dataclass(frozen=True, kw_only=True)
 class MemFlyConfig:
     """The whole method. The defaults are the paper's reading (memory=memfly); memfly_plus and every ablation differ
-    from it in values alone."""
+    from it in values alone. Configurations that differ in stage="recall" fields alone share their built memories."""
 
     __pydantic_config__ = REFUSE_UNKNOWN
 
@@ -75,39 +75,39 @@ class MemFlyConfig:
     """[P] |C| <= delta_max; our choice of the value."""
 
     # Retrieval
-    topic: bool = identity(default=True)
+    topic: bool = identity(stage="recall", default=True)
     """False (ablation no_topic): the macro-semantic list is dropped."""
-    keyword: bool = identity(default=True)
+    keyword: bool = identity(stage="recall", default=True)
     """False (ablation no_keyword): the micro-symbolic list is dropped."""
-    neighbor: bool = identity(default=True)
+    neighbor: bool = identity(stage="recall", default=True)
     """False (ablation no_neighbor): the topological list is dropped."""
-    k_topic: Positive = identity(default=3)
+    k_topic: Positive = identity(stage="recall", default=3)
     """[P] topics matched per query."""
-    k_key: Positive = identity(default=10)
+    k_key: Positive = identity(stage="recall", default=10)
     """[P] keywords matched per entity."""
-    k_final: Positive = identity(default=20)
+    k_final: Positive = identity(stage="recall", default=20)
     """[P] notes in the pool of one round."""
     rrf_k: Weight = identity(default=10.0)
-    """[P] reciprocal rank fusion; our choice of the constant: with long lists the cited 60 rewards membership over rank."""
-    anchors: Positive = identity(default=5)
+    """[P] reciprocal rank fusion; our choice of the constant: with long lists the cited 60 rewards membership over rank. It fuses the candidates of ingestion too."""
+    anchors: Positive = identity(stage="recall", default=5)
     """A: anchors of the topological expansion, the best of the two fused lists. Our choice: [P] takes all of them, whose neighbours are nearly the whole memory (memfly_plus: 12)."""
-    neighbour_mode: Literal["quota", "list"] = identity(default="quota")
+    neighbour_mode: Literal["quota", "list"] = identity(stage="recall", default="quota")
     """quota: neighbours get places of the pool. list: they are a third fused list. Our choice: as a list of equal weight they cost 6 to 17 points of recall."""
-    neighbour_quota: Count = identity(default=5)
+    neighbour_quota: Count = identity(stage="recall", default=5)
     """Places of the pool that neighbours may take (mode quota). Our choice."""
-    anchor_neighbours: bool = identity(default=False)
+    anchor_neighbours: bool = identity(stage="recall", default=False)
     """True: an anchor may be the neighbour of another anchor. Our choice (memfly_plus)."""
-    bm25_weight: Weight = identity(default=0.0)
+    bm25_weight: Weight = identity(stage="recall", default=0.0)
     """Weight of BM25 of the question over note texts within the micro-symbolic ranking, each part divided by its maximum; 0: off. Our choice (memfly_plus): 1."""
 
     # Refinement and rendering
-    i_max: Count = identity(default=3)
+    i_max: Count = identity(stage="recall", default=3)
     """[P] I_max rounds of refinement; 0 (ablation no_ier): none."""
-    round_weight: Annotated[float, Field(gt=0.0, le=1.0)] = identity(default=0.5)
+    round_weight: Annotated[float, Field(gt=0.0, le=1.0)] = identity(stage="recall", default=0.5)
     """Round r of refinement counts round_weight ** r in the fusion over rounds; 1: all alike. Our choice: a sub-query is narrower than the question, and a wrong one should not push out what the question found (with 1, rule-made sub-queries cost 6 points of recall)."""
-    k_total: Positive | None = identity(default=20)
+    k_total: Positive | None = identity(stage="recall", default=20)
     """Notes the reader gets at most, by fusion over the rounds; null: unbounded. Our choice: equal budgets compare."""
-    render: Literal["context+raw", "context", "raw"] = identity(default="context+raw")
+    render: Literal["context+raw", "context", "raw"] = identity(stage="recall", default="context+raw")
     """What the reader sees of a note. Our choice: contexts resolve references, raw turns lose nothing."""
 
     def resolve_scoring(self, can_judge: bool) -> Scoring:
