@@ -81,7 +81,7 @@ def test_a_folder_copied_in_part_is_refused(tmp_path):
     lines = (folder / "answers.jsonl").read_text().splitlines(keepends=True)
     (folder / "answers.jsonl").write_text(lines[0])
     with pytest.raises(RecordError, match=r"holds 1 answers, metrics.json is of 2"):
-        load_runs([folder])[0].outcomes
+        _ = load_runs([folder])[0].outcomes
     (folder / "answers.jsonl").unlink()
     with pytest.raises(RecordError, match="holds 0 answers"):
-        load_runs([folder])[0].outcomes
+        _ = load_runs([folder])[0].outcomes
