@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from harness.locomo.schema import CATEGORIES
 
@@ -34,14 +36,20 @@ SYSTEMS: dict[str, tuple[str, ...]] = {
 }
 """RunSpec.label -> published names, the first that has the cell."""
 
+OTHER = "another protocol"
+OTHER_SOURCES = {"arXiv:2504.19413": "its own prompts asked, and no category 5"}
+"""Papers whose figures are no `amem` ones: their values are printed, marked, and nothing is subtracted from them."""
+
 
 @dataclass(frozen=True)
 class Cell:
-    """A published value in percent. `status`: verified (read in the cited table), derived, second-hand, unofficial."""
+    """A published value in percent. `status`: verified (read in the cited table), derived, second-hand, unofficial; with
+    OTHER behind it where the protocol is not `amem`. `note`: what is odd about the cell."""
 
     value: float
     source: str
     status: str
+    note: str = ""
 
 
 @cache
@@ -52,8 +60,16 @@ def _cells() -> dict[tuple[str, str, str, str], Cell]:
         for metric, field in METRIC_FIELDS.items():
             if record.get(field) is not None:
                 key = (record["backbone"], record["system"], record["category"], metric)
-                cells.setdefault(key, Cell(record[field], record["source"], record["status"]))
+                cells.setdefault(key, _cell(record, record[field]))
     return cells
+
+
+def _cell(record: Mapping[str, Any], value: float) -> Cell:
+    source, note = record["source"], record.get("note", "")
+    other = next((why for paper, why in OTHER_SOURCES.items() if source.startswith(paper)), None)
+    if other is None:
+        return Cell(value, source, record["status"], note)
+    return Cell(value, source, f"{record['status']}, {OTHER}", "; ".join(filter(None, (other, note))))
 
 
 def lookup(backbone: str, system: str, category: str, metric: str) -> Cell | None:
@@ -81,6 +97,22 @@ class Reference:
     def cell(self, row: str, metric: str) -> Cell | None:
         """The cell to print beside ours, or None."""
         return next(iter(self.cells(row, metric)), None)
+
+    def sources(self, rows: Iterable[str], headers: Mapping[str, str]) -> list[str]:
+        """Where the printed cells of these rows come from, what is odd about them, and which cells papers print twice
+        with different values. `headers`: metric -> its name in a table."""
+        said: dict[str, None] = {}
+        for row in rows:
+            for metric in METRIC_FIELDS:
+                cells = self.cells(row, metric)
+                for cell in cells[:1]:
+                    said[f"{cell.source} ({cell.status}{': ' if cell.note else ''}{cell.note})"] = None
+                said |= dict.fromkeys(
+                    f"{headers[metric]} of {row} also printed as {cell.value:.2f} in {cell.source} ({cell.status})"
+                    for cell in cells[1:]
+                    if cell.value != cells[0].value
+                )
+        return list(said)
 
 
 def reference_for(backbone: str, label: str, *, protocol: str, full_locomo10: bool) -> Reference | None:

@@ -202,8 +202,8 @@ def _foot(metrics: Mapping[str, Any], reference: Reference | None) -> list[Line]
         lines.append(
             Line(f"95%: cluster-robust over {metrics['n_conversations']} conversations, Student's t; errors excluded.")
         )
-    if reference and (sources := _sources(metrics, reference)):
-        lines.append(Line(f"Published, {reference.backbone}: {sources}"))
+    if reference and (sources := reference.sources((*metrics["by_category"], "micro"), HEADERS)):
+        lines.append(Line(f"Published, {reference.backbone}: {'; '.join(sources)}"))
     if metrics["n_error"]:
         lines.append(Line(f"errors by kind: {_listed(metrics['errors_by_kind'])}", strong=True))
     budget = [
@@ -247,21 +247,6 @@ def _foot(metrics: Mapping[str, Any], reference: Reference | None) -> list[Line]
         )
     )
     return lines
-
-
-def _sources(metrics: Mapping[str, Any], reference: Reference) -> str:
-    """Where the published cells come from, and where papers print a cell twice with different values."""
-    said = {}
-    for row in (*metrics["by_category"], "micro"):
-        for metric in METRIC_FIELDS:
-            cells = reference.cells(row, metric)
-            said |= dict.fromkeys(f"{cell.source} ({cell.status})" for cell in cells[:1])
-            said |= dict.fromkeys(
-                f"{HEADERS[metric]} of {row} also printed as {cell.value:.2f} in {cell.source}"
-                for cell in cells[1:]
-                if cell.value != cells[0].value
-            )
-    return "; ".join(said)
 
 
 def _spread_grid(spread: Mapping[str, Mapping[str, float]]) -> Grid:

@@ -55,3 +55,41 @@ def test_a_run_finds_its_published_counterpart():
 )
 def test_no_counterpart_where_the_two_may_not_be_compared(backbone, label, protocol, full):
     assert reference_for(backbone, label, protocol=protocol, full_locomo10=full) is None
+
+
+def test_figures_of_another_protocol_are_marked_and_say_why():
+    mem0 = reference_for("gpt-4o-mini", "mem0", protocol="amem", full_locomo10=True)
+    cell = mem0.cell("1", "f1_amem")
+    assert cell.value == 38.72 and cell.status == "verified, another protocol"
+    assert mem0.cell("5", "f1_amem") is None and mem0.cell("micro", "f1_amem") is None
+    (said,) = mem0.sources("12345", {"f1_amem": "F1", "bleu1": "BLEU"})
+    assert "(verified, another protocol: its own prompts asked" in said and "cat4='Open Domain'" in said
+
+
+def test_sources_name_what_is_printed_twice():
+    full = reference_for("qwen3-8b", "memfly", protocol="amem", full_locomo10=True)
+    headers = {"f1_amem": "F1", "bleu1": "BLEU", "recall": "recall", "hit": "hit"}
+    assert full.sources(("1", "micro"), headers) == [
+        "arXiv:2602.07885 Tables 1-2 (second-hand)",
+        "BLEU of micro also printed as 36.85 in arXiv:2602.07885 Table 3 (second-hand)",
+        "arXiv:2602.07885 Table 3 (second-hand)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("backbone", "label", "value", "status"),
+    [
+        ("gpt-4o-mini", "locomo", 25.02, "verified"),
+        ("gpt-4o-mini", "readagent", 9.15, "verified"),
+        ("gpt-4o-mini", "memorybank", 5.0, "verified"),
+        ("gpt-4o-mini", "memgpt", 26.65, "verified"),
+        ("gpt-4o-mini", "amem", 27.02, "verified"),
+    ],
+)
+def test_the_compared_systems_have_counterparts(backbone, label, value, status):
+    cell = reference_for(backbone, label, protocol="amem", full_locomo10=True).cell("1", "f1_amem")
+    assert (cell.value, cell.status) == (value, status)
+
+
+def test_no_paper_printed_rag():
+    assert reference_for("gpt-4o-mini", "rag", protocol="amem", full_locomo10=True) is None
