@@ -3,8 +3,10 @@ look."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import log
+from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
@@ -30,6 +32,9 @@ class Figure:
 Cells = Mapping[str, Mapping[str, Cell]]
 """system -> row ("1" .. "5", "micro4", "micro") -> figure; all of one metric"""
 
+LONG = 20
+"""Characters of a name beyond which it stands above its bar."""
+
 
 def bars(name: str, title: str, about: str, cells: Cells, base: str | None) -> Figure:
     """One panel a row, one bar a system, with its interval and the published value as a diamond; a dashed line
@@ -50,9 +55,12 @@ def _said(cell: Cell | None) -> str:
 def _bar_panel(name: str, row: str, about: str, cells: Cells, base: str | None) -> Markup:
     drawn = [of[row] for of in cells.values() if row in of]
     marks = ticks(max([0.01, *(max(c.high or 0, c.value or 0, (c.published or 0) / 100) for c in drawn)]), 4)
-    left = 12 + CHAR * min(28, max(map(len, cells)))
-    width, step, head, foot = left + 236, 20, 34, 22
-    height = head + step * len(cells) + foot
+    longest = max(map(len, cells))
+    # Long names stand above their bars: beside them they would take a phone's whole width.
+    above = longest > LONG
+    left = 2.0 if above else 12 + CHAR * longest
+    step, head, foot = (34 if above else 20), 34, 22
+    width, height = left + 236, head + step * len(cells) + foot
     n = drawn[0].n if drawn else 0
     root = drawing(width, height, f"{row_name(row)}, n = {n:,}", about, name)
     text(root, 0, 14, row_name(row), "strong")
@@ -63,36 +71,39 @@ def _bar_panel(name: str, row: str, about: str, cells: Cells, base: str | None) 
 
     for mark in marks:
         put(root, "line", "rule", x1=x(mark), x2=x(mark), y1=head - 6, y2=height - foot)
-        text(root, x(mark), height - 8, f"{100 * mark:g}", "faint", "middle")
-    for place, (system, of) in enumerate(cells.items()):
-        y, cell = head + step * place, of.get(row)
-        text(root, left - 8, y + 11, clipped(system, 28), "strong" if system == base else "", "end")
-        if cell is None or cell.value is None:
-            continue
-        end = x(cell.value)
-        tip = f"{system}, {row_name(row)}: {_said(cell)}, n = {cell.n:,}"
-        kind = "bar base" if system == base else "bar"
-        put(root, "rect", kind, x=left, y=y + 2, width=max(0.5, end - left), height=12, tip=tip)
-        if cell.low is not None and cell.high is not None:
-            low, high = x(cell.low), x(cell.high)
-            put(root, "path", "whisker", d=f"M{low:.1f} {y + 8}H{high:.1f}M{low:.1f} {y + 5}v6M{high:.1f} {y + 5}v6")
-            end = max(end, high)
-        if cell.published is not None:
-            at = x(cell.published / 100)
-            put(
-                root,
-                "path",
-                "published",
-                d=f"M{at:.1f} {y + 3}l5 5l-5 5l-5 -5z",
-                tip=f"published: {cell.published:.2f}",
-            )
-            end = max(end, at + 5)
-        text(root, end + 5, y + 12, percent(cell.value), "number")
+        text(root, x(mark), height - 8, f"{100 * mark:g}", "faint", "middle" if mark or not above else "start")
     whole = cells.get(base or "", {}).get(row)
     if whole is not None and whole.value is not None:
-        at = x(whole.value)
-        put(root, "line", "reference", x1=at, x2=at, y1=head - 6, y2=height - foot)
+        put(root, "line", "reference", x1=x(whole.value), x2=x(whole.value), y1=head - 6, y2=height - foot)
+    for place, (system, of) in enumerate(cells.items()):
+        y, cell = head + step * place, of.get(row)
+        kind = "name base" if system == base else "name"
+        if above:
+            text(root, left, y + 10, clipped(system, 40), kind)
+            y += 13
+        else:
+            text(root, left - 8, y + 11, system, kind, "end")
+        if cell is not None and cell.value is not None:
+            _bar(root, x, left, y, cell, system, system == base)
     return markup(root)
+
+
+def _bar(
+    root: Element, x: Callable[[float], float], left: float, y: float, cell: Cell, system: str, is_base: bool
+) -> None:
+    """The bar from `left` with its top at y + 2, its whisker, the published diamond, and the figure behind all."""
+    end = x(cell.value or 0)
+    tip = f"{system}, {row_name(cell.row)}: {_said(cell)}, n = {cell.n:,}"
+    put(root, "rect", "bar base" if is_base else "bar", x=left, y=y + 2, width=max(0.5, end - left), height=12, tip=tip)
+    if cell.low is not None and cell.high is not None:
+        low, high = x(cell.low), x(cell.high)
+        put(root, "path", "whisker", d=f"M{low:.1f} {y + 8}H{high:.1f}M{low:.1f} {y + 5}v6M{high:.1f} {y + 5}v6")
+        end = max(end, high)
+    if cell.published is not None:
+        at = x(cell.published / 100)
+        put(root, "path", "published", d=f"M{at:.1f} {y + 3}l5 5l-5 5l-5 -5z", tip=f"published: {cell.published:.2f}")
+        end = max(end, at + 5)
+    text(root, end + 5, y + 12, percent(cell.value), "number")
 
 
 def curves(name: str, title: str, about: str, lines: Mapping[str, Sequence[float]], axes: tuple[str, str],
@@ -100,8 +111,8 @@ def curves(name: str, title: str, about: str, lines: Mapping[str, Sequence[float
     """Lines over 1, 2, ..., named at their ends. `mark`: a place on the first axis that a dashed line shows."""
     longest = max(map(len, lines.values()))
     labels = list(lines)
-    right = 16 + CHAR * min(30, max(map(len, labels)))
-    width, height, left, head, foot = 460 + right, max(280, 60 + 15 * len(lines)), 46, 14, 40
+    right = 16 + CHAR * min(40, max(map(len, labels)))
+    width, height, left, head, foot = max(556, 286 + right), max(280, 60 + 15 * len(lines)), 46, 14, 40
     scale = 100 if as_percent else 1
     marks = ticks(max(max(line) for line in lines.values()) * scale, 5)
     root = drawing(width, height, title, about, name)
@@ -133,7 +144,7 @@ def curves(name: str, title: str, about: str, lines: Mapping[str, Sequence[float
             f"lead {series(place)}",
             d=f"M{last[0]:.1f} {last[1]:.1f}L{left + inner + 10:.1f} {ends[place]:.1f}",
         )
-        text(root, left + inner + 13, ends[place] + 4, clipped(label, 30), f"label {series(place)}")
+        text(root, left + inner + 13, ends[place] + 4, clipped(label, 40), f"label {series(place)}")
     at = sorted({1, longest, *(t for t in (2, 5, 10, 20, 30, 50, 100, 200, 300, 400, 500) if t <= longest)})
     rows = tuple(
         (label, *(f"{line[t - 1] * scale:.2f}" if t <= len(line) else "" for t in at)) for label, line in lines.items()
@@ -154,8 +165,8 @@ def cost_plot(name: str, title: str, about: str, costs: Mapping[str, Cost], valu
     )  # fmt: skip
     if not shown:
         return Figure(name, title, about, (), grid)
-    right = 16 + CHAR * min(30, max(map(len, shown)))
-    width, height, left, head, foot = 440 + right, max(300, 60 + 15 * len(shown)), 46, 14, 40
+    right = 16 + CHAR * min(40, max(map(len, shown)))
+    width, height, left, head, foot = max(556, 286 + right), max(300, 60 + 15 * len(shown)), 46, 14, 40
     inner, low = width - left - right, height - foot
     lowest = min(costs[label].asking for label in shown)
     highest = max(costs[label].asking + costs[label].building for label in shown)
@@ -164,8 +175,6 @@ def cost_plot(name: str, title: str, about: str, costs: Mapping[str, Cost], valu
     root = drawing(width, height, title, about, name)
 
     def x(value: float) -> float:
-        from math import log
-
         span = log(across[-1] / across[0]) or 1.0
         return left + 8 + (inner - 16) * log(value / across[0]) / span
 
@@ -190,7 +199,7 @@ def cost_plot(name: str, title: str, about: str, costs: Mapping[str, Cost], valu
         put(root, "circle", f"dot {series(place)}", cx=x(cost.asking), cy=at, r=4.5, tip=tip)
         if cost.building > 0:
             put(root, "circle", f"ring {series(place)}", cx=total, cy=at, r=4.5, tip=tip)
-        text(root, left + inner + 13, ends[place] + 4, clipped(label, 30), f"label {series(place)}")
+        text(root, left + inner + 13, ends[place] + 4, clipped(label, 40), f"label {series(place)}")
     return Figure(name, title, about, (markup(root),), grid)
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from eval.report.figures import Figure, clipped, curves
+from eval.report.numbers import THRESHOLDS
 from eval.report.svg import CHAR, drawing, markup, put, text
 from eval.table import Grid, percent
-
-THRESHOLDS = ("tau_link", "tau_merge")
-"""Across, down."""
 
 
 def heat(name: str, title: str, about: str, cells: Mapping[tuple[float, float], float]) -> Figure:
@@ -19,8 +17,8 @@ def heat(name: str, title: str, about: str, cells: Mapping[tuple[float, float], 
     size, left, head = (64, 34), 76, 46
     width, height = left + size[0] * len(acrosses) + 4, head + size[1] * len(downs) + 4
     root = drawing(max(width, 240), height, title, about, name)
-    text(root, left, 14, f"{THRESHOLDS[0]} →", "faint")
-    text(root, 0, head - 8, f"{THRESHOLDS[1]} ↓", "faint")
+    text(root, left, 14, f"{THRESHOLDS[1]} →", "faint")
+    text(root, 0, head - 8, f"{THRESHOLDS[0]} ↓", "faint")
     for place, across in enumerate(acrosses):
         text(root, left + size[0] * (place + 0.5), head - 8, f"{across:g}", "", "middle")
     for row, down in enumerate(downs):
@@ -53,7 +51,7 @@ DECISIONS = (
 
 def decisions(name: str, title: str, about: str, counts: Mapping[str, Mapping[str, int]]) -> Figure:
     """What became of each turn: one bar of the whole a system, split by the gate's decision."""
-    left = 12 + CHAR * min(30, max(map(len, counts)))
+    left = 12 + CHAR * min(40, max(map(len, counts)))
     width, row, head = left + 380, 24, 30
     root = drawing(width, head + row * len(counts) + 8, title, about, name)
     x = left
@@ -66,7 +64,7 @@ def decisions(name: str, title: str, about: str, counts: Mapping[str, Mapping[st
         parts = split(count)
         total = max(1, sum(parts.values()))
         y, x = head + row * place, left
-        text(root, left - 8, y + 12, clipped(label, 30), "", "end")
+        text(root, left - 8, y + 12, clipped(label, 40), "", "end")
         for kind, (key, said) in enumerate(DECISIONS):
             wide = 370 * parts[key] / total
             if parts[key]:

@@ -14,6 +14,9 @@ from eval.report.records import tokens
 CURVE = 50
 """Distinct turns up to which recall is drawn."""
 
+THRESHOLDS = ("tau_merge", "tau_link")
+"""The fields of a gate's config that a threshold map is drawn over: down, across."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -62,8 +65,9 @@ def mean_growth(tables: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, list
     return {name: [fmean(at) for at in zip(*(table[name] for table in tables), strict=False)] for name in names}
 
 
-def gate(metrics: Mapping[str, Any]) -> dict[str, int] | None:
-    """How many turns were merged, how many appended without a link, and how many edges the gate made; None for a
-    memory without such a gate (no merge, no link, no append)."""
-    counts = {name: metrics["memory"].get(name, 0) for name in ("merges", "links", "appends", "notes", "turns")}
-    return counts if counts["merges"] or counts["links"] or counts["appends"] else None
+def gate(metrics: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, int] | None:
+    """How many turns were merged, how many appended without a link, and how many edges were made; None for a system
+    whose `config` knows no thresholds: its counts mean something else."""
+    if not all(name in config for name in THRESHOLDS):
+        return None
+    return {name: metrics["memory"].get(name, 0) for name in ("merges", "links", "appends", "notes")}

@@ -10,8 +10,8 @@ from eval.cells import Cell
 from eval.collection import Run
 from eval.report import figures_grid
 from eval.report.figures import Figure, bars, cost_plot, curves
-from eval.report.naming import flatten
-from eval.report.numbers import CURVE, Cost
+from eval.report.naming import differing, flatten
+from eval.report.numbers import CURVE, THRESHOLDS, Cost
 from eval.report.records import SCORERS
 from eval.table import HEADERS
 
@@ -122,12 +122,17 @@ def _bars_about(scorer: str, base: str | None) -> str:
 
 
 def base_of(group: Sequence[Measured]) -> str | None:
-    """The unablated run that most ablations of the group belong to; None where there is no such pair."""
-    ablated = [one.run.spec["memory_name"] for one in group if one.run.spec.get("ablation", "none") != "none"]
-    whole = [one for one in group if one.run.spec.get("ablation", "none") == "none"]
-    related = [(ablated.count(one.run.spec["memory_name"]), one.name) for one in whole]
-    best = max(related, key=lambda pair: pair[0], default=(0, None))
-    return best[1] if best[0] else None
+    """The unablated run that most ablations of the group belong to, of several the one most like them; None where
+    there is no such pair."""
+    ablated = [one.run.spec for one in group if one.run.spec.get("ablation", "none") != "none"]
+    best: tuple[tuple[int, int], str] | None = None
+    for one in group:
+        own = [spec for spec in ablated if spec["memory_name"] == one.run.spec["memory_name"]]
+        if own and one.run.spec.get("ablation", "none") == "none":
+            rank = (len(own), -sum(len(differing([one.run.spec, spec])) for spec in own))
+            if best is None or rank > best[0]:
+                best = (rank, one.name)
+    return best[1] if best else None
 
 
 def thresholds(group: Sequence[Measured]) -> list[tuple[str, dict[tuple[float, float], float]]]:
@@ -135,15 +140,16 @@ def thresholds(group: Sequence[Measured]) -> list[tuple[str, dict[tuple[float, f
     sets: dict[str, dict[tuple[float, float], float]] = {}
     labels: dict[str, str] = {}
     for one in group:
-        memory = one.run.spec.get("memory", {})
-        if "tau_merge" not in memory or "tau_link" not in memory or one.f1 is None:
+        memory = one.run.spec["memory"]
+        if one.f1 is None or not all(name in memory for name in THRESHOLDS):
             continue
         rest = _without_thresholds(one.run.spec)
-        sets.setdefault(rest, {})[memory["tau_merge"], memory["tau_link"]] = one.f1
+        sets.setdefault(rest, {})[memory[THRESHOLDS[0]], memory[THRESHOLDS[1]]] = one.f1
         labels[rest] = one.run.label
     return [(labels[rest], cells) for rest, cells in sets.items() if len(cells) > 1]
 
 
 def _without_thresholds(spec: Mapping[str, Any]) -> str:
     flat = flatten({key: value for key, value in spec.items() if key not in ("run", "cache")})
-    return repr(sorted((k, repr(v)) for k, v in flat.items() if k not in ("memory.tau_merge", "memory.tau_link")))
+    kept_out = {f"memory.{name}" for name in THRESHOLDS}
+    return repr(sorted((k, repr(v)) for k, v in flat.items() if k not in kept_out))

@@ -125,7 +125,7 @@ def _measure(system: Named, heading: str, kept: _Collection) -> Measured:
         curve=numbers.recall_curve(answers),
         cost=numbers.cost(answers, run.metrics["usage"]),
         growth=numbers.mean_growth(growths) if len(growths) == memories_read else None,
-        gate=numbers.gate(run.metrics),
+        gate=numbers.gate(run.metrics, run.spec["memory"]),
     )
 
 

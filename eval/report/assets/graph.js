@@ -28,9 +28,9 @@ const topicName = (graph, at) => `topic ${at}: ${graph.topics[at].slice(0, 4).ma
 
 // The neighbours of a node as {kind, at, name, text, weight}, the strongest first within each relation.
 function neighbours(graph, kind, at) {
-  const word = (k) => ({ kind: "keyword", at: k, name: graph.keywords[k].form, text: `${graph.keywords[k].notes.length} notes` });
+  const word = (k) => ({ kind: "keyword", at: k, name: graph.keywords[k].form, text: many(graph.keywords[k].notes.length, "note") });
   const note = ([n, weight]) => ({ kind: "note", at: n, name: noteName(graph, n), text: graph.notes[n].text, weight });
-  const topic = (t) => ({ kind: "topic", at: t, name: topicName(graph, t), text: `${graph.topics[t].length} keywords` });
+  const topic = (t) => ({ kind: "topic", at: t, name: topicName(graph, t), text: many(graph.topics[t].length, "keyword") });
   const rarest = (a, b) => graph.keywords[a].notes.length - graph.keywords[b].notes.length || a - b;
   if (kind === "note") {
     const node = graph.notes[at];

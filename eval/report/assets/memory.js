@@ -59,7 +59,7 @@ async function memoryView(index) {
     const place = index.runs[Number(state.run)].memories.indexOf(state.sample);
     const [data, texts] = await Promise.all([chunk(`memory-${state.run}-${place}`), chunk(`texts-${index.samples.indexOf(state.sample)}`)]);
     graph = makeGraph(data, texts);
-    counts.textContent = [[graph.notes, graph.kind], [graph.keywords, "keywords"], [graph.topics, "topics"], [graph.edges, "edges"]].map(([all, what]) => `${whole(all.length)} ${what}`).join(", ");
+    counts.textContent = [[graph.notes, graph.kind], [graph.keywords, "keywords"], [graph.topics, "topics"], [graph.edges, "edges"]].filter(([all], place) => place === 0 || all.length).map(([all, what]) => `${whole(all.length)} ${what}`).join(", ");
     search();
     const [kind, ...rest] = state.at.split(":");
     const wanted = rest.join(":");
