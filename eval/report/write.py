@@ -25,7 +25,6 @@ from eval.table import HEADERS, Grid, Report
 from eval.tables import Block, Named, build_reports, collect
 from harness.errors import RecordError
 from harness.locomo.schema import CATEGORIES
-from harness.records import write_atomic
 
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = ("core.js", "list.js", "detail.js", "questions.js", "compare.js", "graph.js", "memory.js", "main.js")
@@ -53,19 +52,8 @@ class Section:
     settings: Grid
 
 
-def write_report(runs: Sequence[Run], path: Path, *, baseline: str | None = None) -> None:
-    """Write the report of a collection; runs that have not ended are listed, not shown.
-
-    baseline: as in `eval.tables.build_reports`. The same runs give the same bytes. RecordError: no complete run, or a
-    damaged record (it names file and line).
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, render(runs, baseline=baseline))
-    path.chmod(0o644)
-
-
 def render(runs: Sequence[Run], *, baseline: str | None = None) -> str:
-    """The page's text."""
+    """The page's text: `eval.report.write_report` without the file."""
     made = collect(runs, split=True)
     if not made:
         raise RecordError("no complete run to report on; see each folder's status.json")
