@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -138,6 +138,17 @@ class MemorySystem(ABC):
     @abstractmethod
     async def ingest(self, conversation: Conversation) -> None:
         """Build the memory of one conversation. Called once. EndpointError passes through."""
+
+    async def restore(
+        self, tables: Mapping[str, Sequence[Mapping[str, Any]]], stats: MemoryStats, conversation: Conversation
+    ) -> None:
+        """Instead of `ingest`: take over the memory of this conversation from its `export` and `stats`.
+
+        Optional. A system that overrides it shares built memories between runs (harness/built.py), and promises that
+        recall, stats and export are those of the memory that was exported. Options that touch recall alone are then
+        declared with spec.identity(stage="recall"); services.context_tokens may not be used while building.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     async def recall(self, query: Query, meter: Meter) -> Evidence:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -44,6 +45,16 @@ class Hierarchy:
         self.note_index = DenseIndex(dim)
         self.keyword_index = DenseIndex(dim)
         self._keyword_ids: dict[str, int] = {}
+
+    def fill(self, notes: Sequence[Note], keywords: Sequence[Keyword], written: Iterable[int]) -> None:
+        """Take over the notes and keywords of a stored memory, ids being positions, into an empty one. `written`: note
+        ids in the order in which they were last added or merged into."""
+        self.notes, self.keywords = list(notes), list(keywords)
+        self._keyword_ids = {keyword.form: keyword.id for keyword in keywords}
+        for note in written:
+            self.note_index.add(note, notes[note].vector)
+        for keyword in keywords:
+            self.keyword_index.add(keyword.id, keyword.vector)
 
     def add(self, draft: Draft) -> Note:
         """Append a note for a draft."""

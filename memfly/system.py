@@ -21,6 +21,7 @@ from memfly.plan import predict
 from memfly.refine import refine
 from memfly.render import fit
 from memfly.replies import Judged, Parsed
+from memfly.restore import Tables, restored
 
 EMBEDDING_NOTICE = "gate scored by embeddings, not by the LLM of the paper"
 MAX_ENTITIES = 8
@@ -39,11 +40,24 @@ class MemFly(MemorySystem):
         self._caller = Caller(services.chat, config.temperature, REPLY_TOKENS)
         self._builder: Builder | None = None
         self._lexical: Lexical | None = None
+        self._stats: MemoryStats | None = None
 
     async def ingest(self, conversation: Conversation) -> None:
         """Build the memory. EndpointError passes through."""
         builder = Builder(self.config, self.services, self._caller)
         await builder.build(conversation)
+        self._use(builder)
+
+    async def restore(self, tables: Tables, stats: MemoryStats, conversation: Conversation) -> None:
+        """Take over an exported memory. Recalls, `stats` and `export` are those of the built one."""
+        builder = Builder(self.config, self.services, self._caller)
+        embed_raw = self.config.embed_raw
+        builder.hierarchy = await restored(tables, conversation, self.services.embedder, embed_raw=embed_raw)
+        builder.growth = [dict(row) for row in tables["growth"]]
+        self._stats = stats
+        self._use(builder)
+
+    def _use(self, builder: Builder) -> None:
         if self.config.bm25_weight > 0:
             self._lexical = Lexical([note.text for note in builder.hierarchy.notes])
         self._builder = builder
@@ -141,7 +155,7 @@ class MemFly(MemorySystem):
         return self._built().hierarchy
 
     def stats(self) -> MemoryStats:
-        return stats(self._built())
+        return self._stats or stats(self._built())
 
     def export(self) -> Mapping[str, Iterable[Mapping[str, Any]]]:
         return tables(self._built())

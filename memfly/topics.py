@@ -14,15 +14,7 @@ Cosine = Callable[[list[int], list[int]], float]
 def evolve(hierarchy: Hierarchy, *, smallest: int, largest: int, seed: int) -> list[Topic]:
     """The topics of the present memory; deterministic for a seed. Order: by their first keyword."""
     pairs, weights = hierarchy.cooccurrence()
-    vectors = np.stack([keyword.vector for keyword in hierarchy.keywords]) if hierarchy.keywords else np.zeros((0, 1))
-    counts = np.array([len(keyword.notes) for keyword in hierarchy.keywords], dtype=np.float64)
-
-    def centroid(members: Sequence[int]) -> np.ndarray:
-        """Normalised mean of the keywords' embeddings, weighted by note counts (our choice)."""
-        index = list(members)
-        mean = (vectors[index] * counts[index, None]).sum(axis=0)
-        return (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
-
+    centroid = centroids(hierarchy)
     groups = communities(
         len(hierarchy.keywords),
         pairs,
@@ -33,6 +25,20 @@ def evolve(hierarchy: Hierarchy, *, smallest: int, largest: int, seed: int) -> l
         cosine=lambda a, b: float(centroid(a) @ centroid(b)),
     )
     return [Topic(tuple(group), centroid(group)) for group in groups]
+
+
+def centroids(hierarchy: Hierarchy) -> Callable[[Sequence[int]], np.ndarray]:
+    """Keyword ids -> mu_C of the present memory, unit length, float32, shape (d,)."""
+    vectors = np.stack([keyword.vector for keyword in hierarchy.keywords]) if hierarchy.keywords else np.zeros((0, 1))
+    counts = np.array([len(keyword.notes) for keyword in hierarchy.keywords], dtype=np.float64)
+
+    def centroid(members: Sequence[int]) -> np.ndarray:
+        """Normalised mean of the keywords' embeddings, weighted by note counts (our choice)."""
+        index = list(members)
+        mean = (vectors[index] * counts[index, None]).sum(axis=0)
+        return (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
+
+    return centroid
 
 
 def communities(

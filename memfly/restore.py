@@ -1,0 +1,48 @@
+"""A built memory from its exported tables: the same state, without a model call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.embed import Embedder
+from harness.locomo.schema import Conversation
+from memfly.hierarchy import Hierarchy, Keyword, Topic
+from memfly.note import Note, embedding_text
+from memfly.topics import centroids
+
+Tables = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+async def restored(tables: Tables, conversation: Conversation, embedder: Embedder, *, embed_raw: bool) -> Hierarchy:
+    """The hierarchy behind what `memfly.export.tables` wrote, of the conversation it was built from.
+
+    Turns come from the conversation, vectors from the embedder (and so from its cache), centroids from the keywords:
+    each is a function of what the tables hold. KeyError for tables of another conversation.
+    """
+    turns = {turn.dia_id: turn for turn in conversation.turns}
+    place = {turn.dia_id: position for position, turn in enumerate(conversation.turns)}
+    held = [[turns[dia_id] for dia_id in row["dia_ids"]] for row in tables["notes"]]
+    contexts = [row["context"] for row in tables["notes"]]
+    texts = [embedding_text(c, of) for c, of in zip(contexts, held, strict=True)] if embed_raw else contexts
+    vectors = await embedder.encode([*texts, *(row["form"] for row in tables["keywords"])])
+
+    hierarchy = Hierarchy(embedder.dim)
+    keywords = [
+        Keyword(row["id"], row["form"], vector, dict.fromkeys(row["notes"]))
+        for row, vector in zip(tables["keywords"], vectors[len(texts) :], strict=True)
+    ]
+    ids = {keyword.form: keyword.id for keyword in keywords}
+    notes = [
+        Note(row["id"], of, row["context"], vector, dict.fromkeys(ids[form] for form in row["keywords"]))
+        for row, of, vector in zip(tables["notes"], held, vectors[: len(texts)], strict=True)
+    ]
+    # An index keeps its vectors in the order in which notes were last written: that of their latest turns.
+    written = sorted((note.id for note in notes), key=lambda note: place[notes[note].turns[-1].dia_id])
+    hierarchy.fill(notes, keywords, written)
+    for row in tables["edges"]:
+        hierarchy.link(row["source"], row["target"], row["weight"])
+    groups = [tuple(ids[form] for form in row["keywords"]) for row in tables["topics"]]
+    centroid = centroids(hierarchy)
+    hierarchy.topics = [Topic(group, centroid(group)) for group in groups]
+    return hierarchy
