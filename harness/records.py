@@ -51,6 +51,16 @@ def write_atomic(path: Path, text: str) -> None:
         raise
 
 
+def table_texts(tables: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, str]:
+    """An exported memory as the JSON lines that stand in its files."""
+    return {name: "".join(dumps(row) + "\n" for row in rows) for name, rows in tables.items()}
+
+
+def safe_name(sample_id: str) -> str:
+    """A folder name for a sample id; ids of other data sets may hold any character."""
+    return "".join(c if c.isalnum() or c in "-_." else f"%{ord(c):x}" for c in sample_id).lstrip(".") or "%"
+
+
 class RunFolder:
     """One run's folder, locked for this process while it is open.
 
@@ -103,17 +113,17 @@ class RunFolder:
             ) from error
         self.answers[_key(record)] = record
 
-    def write_memory(self, sample_id: str, tables: Mapping[str, Iterable[Mapping[str, Any]]], built: dict) -> None:
-        """Write a complete memory; built.json comes last and marks it complete."""
-        folder = self.path / "memory" / _safe_name(sample_id)
+    def write_memory(self, sample_id: str, tables: Mapping[str, str], built: dict) -> None:
+        """Write a complete memory, its tables as `table_texts` gives them; built.json comes last and marks it complete."""
+        folder = self.path / "memory" / safe_name(sample_id)
         folder.mkdir(parents=True, exist_ok=True)
-        for name, rows in tables.items():
-            write_atomic(folder / f"{name}.jsonl", "".join(dumps(row) + "\n" for row in rows))
+        for name, text in tables.items():
+            write_atomic(folder / f"{name}.jsonl", text)
         write_atomic(folder / "built.json", dumps(built, indent=True))
 
     def read_built(self, sample_id: str) -> dict[str, Any] | None:
         """The built.json of a complete memory, else None."""
-        return _read_json(self.path / "memory" / _safe_name(sample_id) / "built.json")
+        return _read_json(self.path / "memory" / safe_name(sample_id) / "built.json")
 
     def write_status(self, state: str, message: str = "", **facts: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -198,11 +208,6 @@ class RunFolder:
 
 def _key(record: Mapping[str, Any]) -> AnswerKey:
     return str(record["sample_id"]), int(record["qa_index"]), int(record["trial"])
-
-
-def _safe_name(sample_id: str) -> str:
-    """A folder name for a sample id; ids of other data sets may hold any character."""
-    return "".join(c if c.isalnum() or c in "-_." else f"%{ord(c):x}" for c in sample_id).lstrip(".") or "%"
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -6,7 +6,6 @@ import dataclasses
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,22 +13,8 @@ from urllib.parse import urlsplit
 from harness.locomo.schema import Dataset, Fingerprint
 from harness.memory import MemorySystem
 from harness.runner import total_usage
+from harness.sources import package_versions
 from harness.spec import RunSpec
-
-PACKAGES = (
-    "openai",
-    "sentence-transformers",
-    "torch",
-    "faiss-cpu",
-    "leidenalg",
-    "igraph",
-    "xllamacpp",
-    "numpy",
-    "nltk",
-    "pydantic",
-    "hydra-core",
-)
-"""Packages whose version can change a number."""
 
 
 def manifest_values(spec: RunSpec, fingerprint: Fingerprint, prompts: Mapping[str, str]) -> dict[str, Any]:
@@ -53,13 +38,7 @@ def without_userinfo(url: str | None) -> str | None:
 
 def versions() -> dict[str, str]:
     """Python, the packages that matter, and the commit of this code ("-dirty" with uncommitted changes)."""
-    found = {"python": platform.python_version(), "bench": _commit()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "absent"
-    return found
+    return {"python": platform.python_version(), "bench": _commit(), **package_versions()}
 
 
 def _commit() -> str:

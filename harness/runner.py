@@ -18,7 +18,7 @@ from harness.locomo.schema import Dataset, Question, Sample
 from harness.memory import Evidence, EvidenceItem, MemorySystem, Query, Services
 from harness.progress import Progress
 from harness.protocol import Protocol
-from harness.records import AnswerKey, RunFolder
+from harness.records import AnswerKey, RunFolder, table_texts
 from harness.spec import RunSpec
 
 Scorer = Callable[[Question, str, Sequence[EvidenceItem]], dict[str, float]]
@@ -161,7 +161,7 @@ class _Runner:
             "latency_s": round(meter.latency_s, 4),
             "usage": usage_values(meter),
         }
-        self.folder.write_memory(sample.sample_id, system.export(), built)
+        self.folder.write_memory(sample.sample_id, table_texts(system.export()), built)
         self.progress.built += 1
         self.progress.tick()
         return system, built

@@ -186,6 +186,8 @@ class RunOptions:
     """Dollars that one command may spend; a run stops before the call that would pass it, and can be resumed."""
     assume_yes: bool = runtime(default=False)
     """Do not ask before the first paid call."""
+    share_memory: bool = runtime(default=True)
+    """With cache.mode=use, memories that differ in recall alone are built once (a system that can be restored)."""
     objective: str | None = runtime(default=None)
     """A micro average (f1_amem, recall_700w, ...) that the job returns, for a sweeper that optimises (optuna)."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import RecordError
-from harness.records import RunFolder, write_atomic
+from harness.records import RunFolder, table_texts, write_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
 ONE = {"sample_id": "s", "qa_index": 0, "trial": 0, "answer": "a\u2028b", "error": None}
@@ -104,7 +104,7 @@ def test_nan_never_reaches_a_record(tmp_path):
 
 def test_damaged_whole_files_are_named(tmp_path):
     with RunFolder(tmp_path / "run", "id1", {}) as folder:
-        folder.write_memory("s", {"notes": [{"id": 0}]}, {"notes": 1})
+        folder.write_memory("s", table_texts({"notes": [{"id": 0}]}), {"notes": 1})
         assert folder.read_built("s") == {"notes": 1}
     (tmp_path / "run" / "manifest.json").write_text("{")
     with pytest.raises(RecordError, match=r"manifest.json: damaged \(not JSON\); delete it or use run.fresh=true"):
