@@ -17,8 +17,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_SETTLE_S = 3.0
+"""Seconds for what a server leaves: Python's resource tracker frees its shared memory (vLLM: hundreds of megabytes)
+after it, and would leave that behind if it was killed first."""
+_STEP_S = 0.02
 
 
 def main() -> None:
@@ -27,6 +32,8 @@ def main() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     order = json.loads(sys.stdin.buffer.readline())
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if libc:
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what outlives the server is ours to wait for
     with open(order["log"], "ab") as log:
         server = subprocess.Popen(  # noqa: S603 - the command comes from the run's own configuration
             order["argv"],
@@ -44,7 +51,7 @@ def main() -> None:
     def watch() -> None:
         status = server.wait()
         if not stopping.is_set():
-            signal_group(server.pid, signal.SIGKILL)
+            settle(server.pid)
             say(exit=status)
             os._exit(0)
 
@@ -59,8 +66,21 @@ def end(server: subprocess.Popen, stopping: threading.Event, grace_s: float) -> 
     signal_group(server.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         server.wait(grace_s)
-    signal_group(server.pid, signal.SIGKILL)
+    server.kill()
+    server.wait()
+    settle(server.pid)
     os._exit(0)
+
+
+def settle(group: int) -> None:
+    """Let what is left of a server whose first process is gone end by itself, then end it by force."""
+    deadline = time.monotonic() + _SETTLE_S
+    signal_group(group, signal.SIGTERM)
+    with contextlib.suppress(ChildProcessError):  # nobody is left
+        while time.monotonic() < deadline:
+            if os.waitpid(-group, os.WNOHANG) == (0, 0):
+                time.sleep(_STEP_S)
+    signal_group(group, signal.SIGKILL)
 
 
 def signal_group(group: int, number: int) -> None:

@@ -1,7 +1,7 @@
 """A stand-in for the `vllm` program: `fake_vllm.py serve <model> --port N ...` with /health and chat completions.
 
 Among the arguments, `--fake <mode>`: crash (ends while starting), never (is never healthy), stubborn (ignores
-SIGTERM). It logs its arguments, the ids of itself and of one worker process, which only a group kill ends, and of the
+SIGTERM), tidy (a process of it, which ignores SIGTERM, has something to do after its end). It logs its arguments, the ids of itself and of one worker process, which only a group kill ends, and of the
 environment what the bench says something about.
 """
 
@@ -47,6 +47,16 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+TIDIES = """
+import signal, subprocess, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("tidier ready", flush=True)
+sys.stdin.read()
+subprocess.run([sys.executable, "-c", ""])
+print("tidied", file=sys.stderr)
+"""
+
+
 def main():
     worker = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     environment = {name: os.environ.get(name) for name in TOLD}
@@ -55,6 +65,9 @@ def main():
     if MODE == "crash":
         print("Traceback (most recent call last):\n  ...\nValueError: no such model", file=sys.stderr)
         sys.exit(3)
+    if MODE == "tidy":
+        tidier = subprocess.Popen([sys.executable, "-c", TIDIES], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        tidier.stdout.readline()
     if MODE == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ThreadingHTTPServer((option("--host"), int(option("--port"))), Handler).serve_forever()

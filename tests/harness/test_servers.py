@@ -201,6 +201,15 @@ def test_a_server_that_dies_during_the_run_is_told(vllm, tmp_path):
     assert is_gone(facts(tmp_path)["pids"][1])  # its worker with it
 
 
+def test_what_a_server_leaves_to_do_is_done(vllm, tmp_path):
+    async def go():
+        async with servers.serve(vllm("tidy"), tmp_path, lambda line: None):
+            assert "tidied" not in (tmp_path / "vllm.log").read_text()
+
+    asyncio.run(go())
+    assert (tmp_path / "vllm.log").read_text().endswith("tidied\n")
+
+
 def test_a_killed_keeper_leaves_no_worker_behind(vllm, tmp_path):
     def parent_of(pid):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
