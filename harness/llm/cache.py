@@ -6,7 +6,8 @@ raises. Two processes may write the same file: the first row of a key stays, and
 
 Modes: "use" serves any row; "refresh" serves a row only if this run wrote it, and replaces the others; "off" is
 "use" on a file that the runner puts inside the run folder, so that a killed run still pays for nothing twice;
-"replay" never computes: a miss is an error.
+"replay" never computes: a miss is an error. A row that a refresh replaces is kept for the run that wrote it, which
+goes on with its own replies when it is resumed, whoever refreshed the cache meanwhile.
 """
 
 from __future__ import annotations
@@ -40,6 +41,14 @@ CREATE TABLE replies (
     latency_s REAL NOT NULL, run_id TEXT NOT NULL, created REAL NOT NULL, checksum BLOB NOT NULL);
 CREATE TABLE damaged AS SELECT * FROM replies WHERE 0;
 """
+_CREATE_REPLACED = """
+CREATE TABLE IF NOT EXISTS replaced (
+    key BLOB NOT NULL, text TEXT, reasoning TEXT, finish_reason TEXT NOT NULL,
+    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, estimated INTEGER NOT NULL,
+    latency_s REAL NOT NULL, run_id TEXT NOT NULL, created REAL NOT NULL, checksum BLOB NOT NULL,
+    PRIMARY KEY (key, run_id));
+"""
+"""Made by the first refresh; a file without it is of the same version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +148,12 @@ class ReplyCache:
                     f"{self.file} has cache version {version}, this program reads version {SCHEMA_VERSION}; "
                     "move the file away or give another cache.path"
                 )
+            if self.mode == "refresh":
+                db.execute(_CREATE_REPLACED)
             if db.in_transaction:
                 db.execute("COMMIT")
+            named = db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'replaced'").fetchone()
+            self._keeps_replaced = self.mode != "replay" and bool(named[0])
         except BaseException:
             db.close()
             raise
@@ -200,28 +213,36 @@ class ReplyCache:
                 del self._flights[key]
 
     def _read(self, key: bytes) -> Row | None:
-        """The row served in this mode, or None. A damaged row is set aside."""
+        """The row served in this mode, or None."""
+        row = self._fetch("replies", key)
+        if row is not None and row.run_id == self.run_id:
+            return row
+        own = self._fetch("replaced", key) if self._keeps_replaced else None
+        return own or (None if self.mode == "refresh" else row)
+
+    def _fetch(self, table: Literal["replies", "replaced"], key: bytes) -> Row | None:
+        """A key's row, of `replaced` this run's. A damaged one is set aside."""
+        where, values = ("key = ?", (key,)) if table == "replies" else ("key = ? AND run_id = ?", (key, self.run_id))
         try:
-            found = self._db.execute(f"SELECT {_COLUMNS}, checksum FROM replies WHERE key = ?", (key,)).fetchone()  # noqa: S608 - constant columns
+            found = self._db.execute(f"SELECT {_COLUMNS}, checksum FROM {table} WHERE {where}", values).fetchone()  # noqa: S608 - constant text
         except sqlite3.OperationalError as error:
             if "decode" not in str(error).lower():
                 raise self._broken(error) from None
-            return self._set_aside(key)
+            return self._set_aside(table, where, values)
         except sqlite3.Error as error:
             raise self._broken(error) from None
         if found is None:
             return None
-        *values, checksum = found
+        *fields, checksum = found
         try:
-            sound = _checksum(key, tuple(values)) == checksum
+            sound = _checksum(key, tuple(fields)) == checksum
         except TypeError:
             sound = False
         if not sound:
-            return self._set_aside(key)
-        row = Row(*values[:5], bool(values[5]), *values[6:], key)
-        return None if self.mode == "refresh" and row.run_id != self.run_id else row
+            return self._set_aside(table, where, values)
+        return Row(*fields[:5], bool(fields[5]), *fields[6:], key)
 
-    def _set_aside(self, key: bytes) -> None:
+    def _set_aside(self, table: str, where: str, values: tuple[Any, ...]) -> None:
         self.damaged += 1
         self.notices[:] = [
             f"{self.damaged} damaged {'row' if self.damaged == 1 else 'rows'} of {self.file} set aside and not used"
@@ -229,8 +250,8 @@ class ReplyCache:
         if self.mode != "replay":
             try:
                 self._db.execute("BEGIN IMMEDIATE")
-                self._db.execute("INSERT INTO damaged SELECT * FROM replies WHERE key = ?", (key,))
-                self._db.execute("DELETE FROM replies WHERE key = ?", (key,))
+                self._db.execute(f"INSERT INTO damaged SELECT * FROM {table} WHERE {where}", values)  # noqa: S608 - constant text
+                self._db.execute(f"DELETE FROM {table} WHERE {where}", values)  # noqa: S608 - constant text
                 self._db.execute("COMMIT")
             except sqlite3.Error as error:
                 raise self._broken(error) from None
@@ -238,12 +259,18 @@ class ReplyCache:
     def _write(self, row: Row) -> Row:
         """Store a row and return the one that stands: the first writer's, except that refresh replaces other runs'."""
         values = row._values()
-        conflict = "IGNORE" if self.mode != "refresh" else "REPLACE"
+        refresh = self.mode == "refresh"
         try:
+            if refresh:
+                self._db.execute("BEGIN IMMEDIATE")
+                self._db.execute("INSERT OR IGNORE INTO replaced SELECT * FROM replies WHERE key = ?", (row.key,))
             stored = self._db.execute(
-                f"INSERT OR {conflict} INTO replies (key, {_COLUMNS}, checksum) VALUES (?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608 - constant text
+                f"INSERT OR {'REPLACE' if refresh else 'IGNORE'} INTO replies (key, {_COLUMNS}, checksum) "  # noqa: S608 - constant text
+                "VALUES (?,?,?,?,?,?,?,?,?,?,?)",
                 (row.key, *values, _checksum(row.key, values)),
             )
+            if refresh:
+                self._db.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._broken(error) from None
         return row if stored.rowcount == 1 else self._read(row.key) or row

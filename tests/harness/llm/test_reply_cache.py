@@ -140,6 +140,32 @@ def test_refresh_serves_only_what_this_run_wrote(tmp_path):
     assert get(ReplyCache(tmp_path, "use", "x"), request, Source("fourth"))[0].text == "new reply"
 
 
+def test_a_refreshed_run_goes_on_with_its_own_rows(tmp_path):
+    """Two runs that refresh one cache, and one that only used it: each gets back what it wrote, and pays once."""
+    request = {"k": 1}
+    get(ReplyCache(tmp_path, "use", "user"), request, Source("of the user"))
+    for run in ("a", "b"):
+        assert get(ReplyCache(tmp_path, "refresh", run), request, Source(f"of {run}"))[0].text == f"of {run}"
+    never = Source()
+    for mode, run in (("refresh", "a"), ("refresh", "b"), ("use", "a"), ("use", "user")):
+        row, hit = get(ReplyCache(tmp_path, mode, run), request, never)
+        assert (row.text, row.run_id, hit) == (f"of the {run}" if run == "user" else f"of {run}", run, True)
+    for mode in ("use", "replay"):
+        assert get(ReplyCache(tmp_path, mode, "other"), request, never)[0].text == "of b"  # the latest
+    assert never.calls == 0
+
+
+def test_a_damaged_replaced_row_is_set_aside(tmp_path):
+    for run in ("a", "b"):
+        get(ReplyCache(tmp_path, "refresh", run), {"k": 1}, Source(f"of {run}"))
+    with sqlite3.connect(tmp_path / "replies.sqlite") as db:
+        assert db.execute("UPDATE replaced SET text = 'forged'").rowcount == 1
+    resumed = ReplyCache(tmp_path, "refresh", "a")
+    assert get(resumed, {"k": 1}, Source("anew"))[0].text == "anew"
+    assert resumed.damaged == 1 and "1 damaged row of" in resumed.notices[0]
+    assert get(ReplyCache(tmp_path, "refresh", "b"), {"k": 1}, Source())[0].text == "of b"
+
+
 def test_off_behaves_like_use_in_its_own_file(tmp_path):
     get(ReplyCache(tmp_path, "off", "r"), {"k": 1}, Source("once"))
     never = Source()
