@@ -9,7 +9,7 @@ from typing import Any
 from eval.aggregate import ADVERSARIAL, METRICS, aggregate, question_scores
 from eval.collection import Run
 from eval.intervals import QuestionKey, mean_interval
-from eval.published import METRIC_FIELDS, Reference, reference_for
+from eval.published import METRIC_FIELDS, OTHER, Reference, reference_for
 from harness.locomo.schema import CATEGORIES
 from harness.locomo.slices import LEFT_OUT, audit_verdicts
 
@@ -37,8 +37,8 @@ class Cell:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the published value, in percentage points."""
-        if self.value is None or self.published is None:
+        """Ours less the published value, in percentage points; None where that is of another protocol."""
+        if self.value is None or self.published is None or self.status.endswith(OTHER):
             return None
         return 100 * self.value - self.published
 
@@ -53,9 +53,40 @@ class Scored:
     metrics: dict[str, Any]
     by_question: dict[str, dict[QuestionKey, float]]
     cells: dict[tuple[str, str], Cell]
+    reference: Reference | None = None
 
     def cell(self, metric: str, row: str = "micro") -> Cell | None:
         return self.cells.get((metric, row))
+
+
+@dataclass(frozen=True)
+class Named:
+    """A run's figures under the name it has in its tables."""
+
+    name: str
+    scored: Scored
+
+    @property
+    def run(self) -> Run:
+        return self.scored.run
+
+    @property
+    def oracle(self) -> bool:
+        """It answers from the gold: a bound on the figures, no system."""
+        return any(line.startswith("ORACLE") for line in self.run.metrics.get("table", {}).get("lines", []))
+
+    @property
+    def collapsed(self) -> bool:
+        return bool(self.run.metrics["memory"].get("collapsed"))
+
+    def row(self, *, retrieval: bool = False) -> str:
+        """The name with what a reader must know beside it: FAILED, ORACLE; beside retrieval figures COLLAPSED."""
+        marks = (
+            ("FAILED", self.run.state == "failed"),
+            ("ORACLE", self.oracle),
+            ("COLLAPSED", retrieval and self.collapsed),
+        )
+        return " ".join([self.name, *(mark for mark, holds in marks if holds)])
 
 
 def kept_in(run: Run, subset: str) -> Callable[[Mapping[str, Any]], bool]:
@@ -75,7 +106,7 @@ def scored(run: Run, subset: str = "all") -> Scored:
     reference = reference_for(**comparable) if comparable and subset == "all" else None
     by_question = question_scores(records)
     cells = {(cell.metric, cell.row): cell for cell in _cells(metrics, records, by_question, reference)}
-    return Scored(run, subset, records, metrics, by_question, cells)
+    return Scored(run, subset, records, metrics, by_question, cells, reference)
 
 
 def _cells(

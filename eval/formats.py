@@ -4,69 +4,121 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from eval.cells import row_name
+from eval.cells import Named, row_name
+from eval.comparison import paired
+from eval.report.naming import flatten
 from eval.table import Grid, Line, Report
-from eval.tables import Block, paired
+from eval.tables import Block
+from eval.tables_grids import MEMORY, RETRIEVAL, costs, settings
+from harness.records import dumps
 
 CSV_COLUMNS = (
-    "kind", "backbone", "system", "run", "identity", "protocol", "scorer", "data_sha256", "subset", "state",
-    "metric", "row", "value", "low", "high", "n", "n_error", "published", "difference", "source", "source_status",
-    "p", "p_holm",
+    "kind", "backbone", "model", "revision", "label", "system", "run", "identity", "state", "seed", "trials", "protocol",
+    "scorer", "data_sha256", "slice", "embedder", "subset", "settings", "metric", "row", "value", "low", "high", "n",
+    "n_error", "published", "difference", "source", "source_status", "p", "p_holm",
 )  # fmt: skip
-"""kind: figure (value a fraction, published in percent, difference in points) or paired (value: the system less the baseline
-named in `row`, a fraction). An unknown value is empty."""
+"""kind: figure (value a fraction, published in percent, difference in points); paired (value: the system less the baseline
+named in `row`, a fraction); budget (means a question), memory (counts over all conversations) and cost (of the whole run).
+`settings`: JSON of the fields in which the runs of a label differ. An unknown value is empty."""
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': "''", "[": "{[}", "*": "{*}", "…": r"\ldots{}", "\n": " ",
 }  # fmt: skip
 
 
-def csv_text(blocks: Sequence[Block], baseline: str | None = None) -> str:
-    """Every figure of the blocks, one a line."""
+_LAST_LATIN = "\u017f"
+
+
+def csv_text(blocks: Sequence[Block], baseline: str | None = None, metrics: Sequence[str] = RETRIEVAL) -> str:
+    """Every figure of the blocks, one a line; paired differences in `metrics`."""
     out = io.StringIO()
     writer = csv.DictWriter(out, CSV_COLUMNS, lineterminator="\n", restval="")
     writer.writeheader()
     for block in blocks:
-        facts = block.group.facts
-        shared = {
-            "backbone": block.backbone,
-            "protocol": facts["protocol"]["name"],
-            "scorer": facts["scorer"],
-            "data_sha256": facts["data"],
-            "subset": block.subset,
-        }
+        about = {one.name: _about(block, one) for one in block.systems}
         for one in block.systems:
-            about = shared | {"system": one.name, "run": one.run.path.name, "identity": one.run.identity}
-            for cell in one.scored.cells.values():
-                if cell.value is not None or cell.published is not None:
-                    writer.writerow(
-                        about
-                        | {"kind": "figure", "state": one.run.state, "metric": cell.metric, "row": row_name(cell.row)}
-                        | {"value": _exact(cell.value), "low": _exact(cell.low), "high": _exact(cell.high)}
-                        | {"n": cell.n, "n_error": cell.n_error, "published": _exact(cell.published)}
-                        | {"difference": _exact(cell.difference), "source": cell.source, "source_status": cell.status}
-                    )
-        if len(block.systems) > 1:
-            base, found = paired(block.systems, baseline)
-            for name, metric, one, adjusted in found:
-                low, high = one.interval or (None, None)
-                writer.writerow(
-                    shared
-                    | {"kind": "paired", "system": name, "metric": metric, "row": f"less {base.name}"}
-                    | {"value": _exact(one.difference), "low": _exact(low), "high": _exact(high), "n": one.questions}
-                    | {"p": _exact(one.p), "p_holm": _exact(adjusted)}
-                )
+            for values in (*_figures(one), *_counts(one)):
+                writer.writerow(about[one.name] | values)
+        base, found = paired(block.systems, metrics, baseline)
+        for name, metric, comparison, adjusted in found:
+            low, high = comparison.interval or (None, None)
+            writer.writerow(
+                about[name]
+                | {"kind": "paired", "metric": metric, "row": f"less {base.name}", "n": comparison.questions}
+                | {"value": _exact(comparison.difference), "low": _exact(low), "high": _exact(high)}
+                | {"p": _exact(comparison.p), "p_holm": _exact(adjusted)}
+            )
     return out.getvalue()
+
+
+def _about(block: Block, one: Named) -> dict[str, Any]:
+    """What belongs to every figure of a run."""
+    facts, run = block.group.facts, one.run
+    fields = settings([other.run.spec for other in block.systems if other.run.label == run.label])
+    flat = flatten(run.spec)
+    return {
+        "backbone": block.backbone,
+        "model": run.spec["backbone"].get("model"),
+        "revision": run.spec["backbone"].get("revision") or "",
+        "label": run.label,
+        "system": one.name,
+        "run": run.path.name,
+        "identity": run.identity,
+        "state": run.state,
+        "seed": run.seed,
+        "trials": run.trials,
+        "protocol": run.protocol,
+        "scorer": facts["scorer"],
+        "data_sha256": facts["data"],
+        "slice": dumps(facts["slice"]),
+        "embedder": facts["embedder"].get("model", ""),
+        "subset": block.subset,
+        "settings": dumps({field: flat.get(field) for field in fields}) if fields else "",
+    }
+
+
+def _figures(one: Named) -> Iterator[dict[str, Any]]:
+    for cell in one.scored.cells.values():
+        if cell.value is not None or cell.published is not None:
+            yield {
+                "kind": "figure",
+                "metric": cell.metric,
+                "row": row_name(cell.row),
+                "value": _exact(cell.value),
+                "low": _exact(cell.low),
+                "high": _exact(cell.high),
+                "n": cell.n,
+                "n_error": cell.n_error,
+                "published": _exact(cell.published),
+                "difference": _exact(cell.difference),
+                "source": cell.source,
+                "source_status": cell.status,
+            }
+
+
+def _counts(one: Named) -> Iterator[dict[str, Any]]:
+    memory = one.run.metrics["memory"]
+    kinds = {
+        "budget": one.scored.metrics["evidence"],
+        "memory": {key: memory.get(key) for key in (*MEMORY, "collapsed")},
+        "cost": costs(one),
+    }
+    for kind, values in kinds.items():
+        for name, value in values.items():
+            if value is not None:
+                yield {"kind": kind, "metric": name, "value": _exact(value)}
 
 
 def latex_text(reports: Sequence[Report]) -> str:
     """Tables for a document with the package booktabs; each report's lines become the caption's notes."""
     parts = ["% Needs \\usepackage{booktabs}. A wide table fits with \\resizebox or the landscape environment."]
     for report in reports:
-        parts.append(f"% {report.title}".replace("\n", " "))
+        parts.append(_note(Line(report.title, strong=True)))
         for block in report.blocks:
             if isinstance(block, Grid):
                 parts.append(_tabular(block))
@@ -97,8 +149,9 @@ def _note(line: Line) -> str:
 
 
 def escape(text: str) -> str:
-    """Text as LaTeX prints it."""
-    return "".join(_SPECIAL.get(character, character) for character in text)
+    """Text as LaTeX prints it, "?" for a character outside the Latin alphabets (its fonts lack most of them). Brackets and
+    stars are wrapped: after a row's end they would be read as its options."""
+    return "".join(_SPECIAL.get(c, c if " " <= c <= _LAST_LATIN else "?") for c in text)
 
 
 def _exact(value: float | None) -> str:

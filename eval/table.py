@@ -126,6 +126,15 @@ def console(report: Report) -> Group:
     return Group(*parts)
 
 
+def width(shown: Group) -> int:
+    """Columns a console needs so that no figure of its grids is cut."""
+    from rich.console import Console
+    from rich.table import Table
+
+    measure = Console(width=10_000).measure
+    return max((measure(part).maximum for part in shown.renderables if isinstance(part, Table)), default=0)
+
+
 def markdown(metrics: Mapping[str, Any], header_lines: Sequence[str], title: str, **options: Any) -> str:
     """The same report as Markdown, for table.md. Options as in `build`."""
     return markdown_text(build(metrics, header_lines, title, **options))

@@ -6,8 +6,9 @@ import pytest
 from run_folders import record, write_run
 
 from eval.collection import load_runs
+from eval.comparison import paired
 from eval.groups import copies, group, identity_part
-from eval.tables import collect, paired
+from eval.tables import collect
 from harness.errors import RecordError
 
 LINES = [record(f"c{number}", 0, 1, f1=0.5) for number in range(5)]
@@ -92,8 +93,8 @@ def test_a_copy_counts_once_and_a_repetition_is_a_row_of_its_own(tmp_path):
     (block,) = collect(load_runs([tmp_path]))
     names = [one.name for one in block.systems]
     assert len(set(names)) == 3 and sorted(name.partition(" run ")[2] for name in names) == ["", "other", "same"]
-    _, found = paired(block.systems)
-    assert len([name for name, metric, *_ in found if metric == "f1_amem"]) == 2
+    _, found = paired(block.systems, ["f1_amem"])
+    assert len([name for name, *_ in found]) == 2
 
 
 def test_names_say_what_changes_results_alone(tmp_path):
