@@ -146,6 +146,7 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
     from eval.evidence import score_evidence
     from eval.sanity import SANITY
     from eval.score import score_answer
+    from harness.built import shared_memories
     from harness.embed import build_embedder
     from harness.llm.build import build_chat
     from harness.llm.cache import ReplyCache
@@ -166,6 +167,7 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
     shared = Path(spec.cache.path)
     cache = ReplyCache(folder.path / "replies" if spec.cache.mode == "off" else shared, spec.cache.mode, folder.run_id)
     embedder = build_embedder(spec.embedder, shared, readonly=spec.cache.mode == "replay")
+    memories = shared_memories(spec, system, folder.run_id)
     try:
         replay = spec.cache.mode == "replay"  # starts nothing and needs no key
         server = nullcontext(Endpoint(None, None)) if replay else serve(spec.backbone, folder.path / "logs", say)
@@ -183,13 +185,13 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
             )
             progress.start()
             try:
-                parts = Parts(spec, dataset, system, protocol, chat, embedder, score, oracle)
+                parts = Parts(spec, dataset, system, protocol, chat, embedder, score, oracle, memories)
                 built = await run(parts, folder, progress)
             finally:
                 progress.stop()
                 await chat.aclose()
             return built, {
-                "notices": [*chat.notices, *cache.notices],
+                "notices": [*chat.notices, *cache.notices, *(memories.notices if memories else ())],
                 "tokenizer": chat.tokenizer_name,
                 "truncated": embedder.truncated,
             }
@@ -205,6 +207,9 @@ def table_facts(spec, system, dataset, built, facts, overrides) -> dict[str, Any
 
     lines = header_lines(spec, system, dataset, facts)
     lines += sorted({f"memory: {notice}" for one in built for notice in one["notices"]})
+    if shared := sum("shared_from" in one for one in built):
+        some = "" if shared == len(built) else f" ({shared} of {len(built)} conversations)"
+        lines.append(f"memory shared with another run: built once{some}")
     changed = [text.lstrip("+~") for text in overrides if text.lstrip("+~").startswith(OURS) and not is_grid(text)]
     if changed:
         lines.append(f"set for this run: {' '.join(changed)}")

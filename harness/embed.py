@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +31,9 @@ class Embedder:
     A text's vector depends on the text and the model alone: bitwise the same alone, in any batch, from the cache. (On
     another processor the last bits may differ; the key knows the weights and shapes, not the machine.)
     One worker thread does tokenisation, forward and the disk cache; what callers ask for while it is busy is
-    collected and encoded together next. `truncated` counts the distinct texts longer than `max_tokens`, of which the
-    model sees only the beginning; `computed` the vectors computed; `damaged` the cache rows that had to be dropped.
+    collected and encoded together next. `too_long` holds the distinct texts longer than `max_tokens`, of which
+    the model sees only the beginning; `truncated` counts them, `computed` the vectors computed, `damaged` the cache rows
+    that had to be dropped.
     """
 
     def __init__(self, spec: EmbedderSpec, encoder: Encoder, cache_dir: Path | None, *, readonly: bool = False):
@@ -43,13 +45,13 @@ class Embedder:
         self._readonly = readonly
         self._store: VectorStore | None = None
         self._known: dict[str, np.ndarray] = {}
-        self._too_long: set[str] = set()
+        self.too_long: set[str] = set()
         self._queue: deque[_Request] = deque()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embed")
 
     @property
     def truncated(self) -> int:
-        return len(self._too_long)
+        return len(self.too_long)
 
     @property
     def damaged(self) -> int:
@@ -77,6 +79,10 @@ class Embedder:
         if not texts:
             return np.empty((0, self.dim), dtype=np.float32)
         return np.stack([self._known[text] for text in texts])
+
+    def listener(self) -> Listener:
+        """This embedder as one of its users, whose own `too_long` it keeps."""
+        return Listener(self)
 
     async def aclose(self) -> None:
         """Let the worker finish and close the cache. No `encode` afterwards."""
@@ -125,7 +131,7 @@ class Embedder:
     def _keep(self, text: str, row: Row) -> None:
         self._known[text] = row.vector
         if row.tokens > self.max_tokens:
-            self._too_long.add(text)
+            self.too_long.add(text)
 
     def _save(self, rows: list[tuple[str, Row]]) -> None:
         if self._store is not None and rows:
@@ -135,6 +141,22 @@ class Embedder:
     def _close(self) -> None:
         if self._store is not None:
             self._store.close()
+
+
+class Listener:
+    """An embedder that keeps apart which of the texts asked through it were too long."""
+
+    def __init__(self, embedder: Embedder):
+        self._embedder = embedder
+        self.too_long: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._embedder, name)
+
+    async def encode(self, texts: Sequence[str]) -> np.ndarray:
+        vectors = await self._embedder.encode(texts)
+        self.too_long |= self._embedder.too_long.intersection(texts)
+        return vectors
 
 
 def _settle(done: Future, error: BaseException | None = None) -> None:

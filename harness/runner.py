@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from harness.built import SharedMemories
 from harness.errors import ConfigError, EndpointError, ReplyError
 from harness.llm.types import ChatModel, Meter, Usage
 from harness.locomo.schema import Dataset, Question, Sample
@@ -44,6 +46,8 @@ class Parts:
     score: Scorer
     oracle: Oracle | None = None
     """Answers in the reader's place, for a system that names one."""
+    memories: SharedMemories | None = None
+    """Where built memories are found and left for other runs."""
 
 
 def context_budget(parts: Parts) -> int:
@@ -114,7 +118,7 @@ class _Runner:
             if built is None or waiting:
                 # A memory lives in this process alone. After a kill it is built again from the cached replies,
                 # which is exact and costs no call that was already paid for.
-                system, built = await self._build(sample)
+                system, built = await self._restore(sample) or await self._build(sample)
                 async with asyncio.TaskGroup() as group:
                     for question, trials in waiting:
                         group.create_task(self._ask(system, question, trials))
@@ -136,35 +140,62 @@ class _Runner:
             record["error"] is not None and record["error"]["kind"] not in ("empty", "unparsable")
         )
 
-    async def _build(self, sample: Sample) -> tuple[MemorySystem, dict[str, Any]]:
-        meter = Meter()
+    def _empty(self, meter: Meter, embedder: Any) -> MemorySystem:
         services = Services(
             chat=self.parts.chat,
-            embedder=self.parts.embedder,
+            embedder=embedder,
             meter=meter,
             seed=self.parts.spec.seed,
             context_tokens=self.context_tokens,
         )
-        system = self.parts.system(self.parts.spec.memory, services)
+        return self.parts.system(self.parts.spec.memory, services)
+
+    async def _build(self, sample: Sample) -> tuple[MemorySystem, dict[str, Any]]:
+        memories = self.parts.memories
+        asked = await self._settle() if memories else Meter()
+        meter, embedder = Meter(), self.parts.embedder.listener()
+        system = self._empty(meter, embedder)
         await system.ingest(sample.conversation)
-        stats = system.stats()
-        built = {
-            "sample_id": sample.sample_id,
-            "turns": len(sample.conversation.turns),
-            **asdict(stats),
-            "calls": meter.calls,
-            "errors": meter.errors,
-            "repaired_replies": meter.repaired,
-            "repairs": dict(meter.repairs),
-            "fallbacks": dict(meter.fallbacks),
-            "purposes": dict(meter.purposes),
-            "latency_s": round(meter.latency_s, 4),
-            "usage": usage_values(meter),
-        }
-        self.folder.write_memory(sample.sample_id, table_texts(system.export()), built)
+        facts = built_values(sample, system, meter)
+        tables = await asyncio.to_thread(lambda: table_texts(system.export()))
+        built = with_calls(facts, asked)
+        self._written(sample, tables, built)
+        if memories and not meter.unanswered:  # what an outage took may be had another time: that memory is not shared
+            await memories.keep(sample.conversation, tables, facts, frozenset(embedder.too_long))
+        return system, built
+
+    async def _restore(self, sample: Sample) -> tuple[MemorySystem, dict[str, Any]] | None:
+        """The memory that this run or another built before, its calls counted as replies from the cache are."""
+        memories = self.parts.memories
+        found = (
+            await memories.restore(sample.conversation, lambda: self._empty(Meter(), self.parts.embedder))
+            if memories
+            else None
+        )
+        if memories is None or found is None:
+            return None
+        system, stored = found
+        self.parts.embedder.too_long.update(stored.too_long)
+        facts = stored.built if stored.run_id == memories.run_id else shared_values(stored.built, stored.run_id)
+        built = with_calls(facts, await self._settle())
+        self._written(sample, stored.tables, built)
+        return system, built
+
+    async def _settle(self) -> Meter:
+        """What the client asks before the first call. Kept apart from a memory's calls, because each process asks it
+        once, whichever memory comes first; added to that memory's in the records."""
+        meter = Meter()
+        try:
+            await self.parts.chat.settle(meter)
+        except EndpointError as error:
+            if error.fatal:
+                raise
+        return meter
+
+    def _written(self, sample: Sample, tables: Mapping[str, str], built: dict[str, Any]) -> None:
+        self.folder.write_memory(sample.sample_id, tables, built)
         self.progress.built += 1
         self.progress.tick()
-        return system, built
 
     async def _ask(self, system: MemorySystem, question: Question, trials: list[int]) -> None:
         async with self.questions:
@@ -290,6 +321,40 @@ def evidence_values(item: EvidenceItem) -> dict[str, Any]:
         "ends": list(item.ends) if item.ends is not None else None,
         "text": item.text,
     }
+
+
+def built_values(sample: Sample, system: MemorySystem, meter: Meter) -> dict[str, Any]:
+    """built.json: what a memory holds and what its building took."""
+    return {
+        "sample_id": sample.sample_id,
+        "turns": len(sample.conversation.turns),
+        **asdict(system.stats()),
+        "calls": meter.calls,
+        "errors": meter.errors,
+        "repaired_replies": meter.repaired,
+        "repairs": dict(meter.repairs),
+        "fallbacks": dict(meter.fallbacks),
+        "purposes": dict(meter.purposes),
+        "latency_s": round(meter.latency_s, 4),
+        "usage": usage_values(meter),
+    }
+
+
+def with_calls(built: dict[str, Any], meter: Meter) -> dict[str, Any]:
+    """built.json with further calls counted in it."""
+    return built | {
+        "calls": built["calls"] + meter.calls,
+        "purposes": dict(Counter(built["purposes"]) + meter.purposes),
+        "latency_s": round(built["latency_s"] + meter.latency_s, 4),
+        "usage": total_usage([built["usage"], usage_values(meter)]),
+    }
+
+
+def shared_values(built: dict[str, Any], run_id: str) -> dict[str, Any]:
+    """built.json of a memory that another run paid for: its calls count as replies from the cache."""
+    usage = built["usage"]
+    paid = {"computed_calls": 0, "cached_calls": usage["calls"], "usd": 0.0}
+    return built | {"usage": usage | paid, "shared_from": run_id}
 
 
 def usage_values(meter: Meter) -> dict[str, Any]:

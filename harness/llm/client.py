@@ -126,9 +126,10 @@ class Chat:
         settings = {"temperature": float(temperature), "max_tokens": max_tokens, **sampling}
         try:
             return await self._attempts(messages, schema, tools, settings, purpose, meter, trial)
-        except (ReplyError, EndpointError):
+        except (ReplyError, EndpointError) as error:
             if meter is not None:
                 meter.errors += 1
+                meter.unanswered += isinstance(error, EndpointError)
             raise
 
     async def _attempts(
@@ -197,12 +198,20 @@ class Chat:
                 raise
         return await self._ask(messages, schema, "prompt", settings, trial, attempt)
 
-    async def _way_for(self, schema: type[BaseModel], meter: Meter | None) -> Way:
+    async def settle(self, meter: Meter | None = None) -> None:
+        """See ChatModel.settle: whether the endpoint heeds response_format."""
+        await self._settled(meter)
+
+    async def _settled(self, meter: Meter | None) -> Way:
         if self._way is None:
             async with self._probing:
                 if self._way is None:
                     self._way = await self._probe(meter)
-        return "prompt" if schema in self._prompted else self._way
+        return self._way
+
+    async def _way_for(self, schema: type[BaseModel], meter: Meter | None) -> Way:
+        way = await self._settled(meter)
+        return "prompt" if schema in self._prompted else way
 
     async def _probe(self, meter: Meter | None) -> Way:
         """Ask for a colour under a schema of which the prompt says nothing: does a JSON object come back?"""

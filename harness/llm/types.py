@@ -52,7 +52,8 @@ class Meter:
     """What a scope (one conversation's memory, one question) spent. Not thread-safe: one event loop.
 
     `calls` counts replies used (cached or not, each attempt once); `computed` those this run paid for.
-    `errors` counts calls that ended in ReplyError or EndpointError; `repaired` replies that needed repair;
+    `errors` counts calls that ended in ReplyError or EndpointError, `unanswered` those of them that ended in the latter:
+    asked again, they may get a reply. `repaired` counts replies that needed repair;
     `fallbacks` decisions taken without a usable reply, by name.
     """
 
@@ -60,6 +61,7 @@ class Meter:
     computed: int = 0
     cached: int = 0
     errors: int = 0
+    unanswered: int = 0
     repaired: int = 0
     usage: Usage = field(default_factory=Usage)
     latency_s: float = 0.0
@@ -103,6 +105,11 @@ class ChatModel(Protocol):
         back as an instance of the schema; elsewhere they are not used, and the prompt must describe the functions.
         `purpose` labels the call in the meter only; it is no part of the cache key. `trial` is.
         """
+        ...
+
+    async def settle(self, meter: Meter | None = None) -> None:
+        """Ask now, charged to `meter`, what must be known of the endpoint before the first call with a schema; a call that
+        comes before asks by itself. Nothing where it is known. EndpointError."""
         ...
 
     def count_tokens(self, text: str) -> int:
