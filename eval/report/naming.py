@@ -22,8 +22,8 @@ def flatten(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def told_apart(specs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What a table of settings lists: the differing fields; those of the chat client's own running last."""
-    fields = differing(specs)
+    """What a table of settings lists: the differing fields but places on a disk; the backbone's last."""
+    fields = [field for field in differing(specs) if field != "dataset.path"]
     return sorted(fields, key=lambda key: key.startswith("backbone."))
 
 
