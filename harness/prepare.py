@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.compose import build_spec, folder_name, run_identity
+from harness.llm.tokens import with_counter
 from harness.locomo.loader import load_dataset, shape
 from harness.locomo.schema import Dataset
 from harness.memory import MemorySystem
@@ -66,6 +67,7 @@ def prepare(values: Mapping[str, Any]) -> Prepared:
     ConfigError, DataError: one line on what to mend. Nothing is written and nothing is started.
     """
     spec, system = build_spec({key: value for key, value in values.items() if key != "plan"})
+    spec = replace(spec, backbone=with_counter(spec.backbone))
     dataset = load_dataset(spec.dataset)
     protocol = build_protocol(spec.protocol)
     plan = make_plan(

@@ -18,9 +18,10 @@ from harness.spec import RunSpec
 
 
 def manifest_values(spec: RunSpec, fingerprint: Fingerprint, prompts: Mapping[str, str]) -> dict[str, Any]:
-    """The manifest's facts. Holds no key: a spec names the environment variable, and user info leaves the URL."""
+    """The manifest's facts. Holds no key: a spec names the environment variable, and of an address only scheme, host
+    and path are kept."""
     values = dataclasses.asdict(spec)
-    values["backbone"]["base_url"] = without_userinfo(spec.backbone.base_url)
+    values["backbone"]["base_url"] = without_secrets(spec.backbone.base_url)
     return {
         "spec": values,
         "versions": versions(),
@@ -29,11 +30,12 @@ def manifest_values(spec: RunSpec, fingerprint: Fingerprint, prompts: Mapping[st
     }
 
 
-def without_userinfo(url: str | None) -> str | None:
+def without_secrets(url: str | None) -> str | None:
+    """An address without user, password, query and fragment."""
     if not url:
         return url
     parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def versions() -> dict[str, str]:

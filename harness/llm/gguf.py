@@ -31,6 +31,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
         raise DataError(f"{path} is a damaged GGUF file") from error
 
 
+@lru_cache(maxsize=2)
 def token_counter(path: Path) -> Callable[[str], int] | None:
     """Tokens of a plain text by the file's own vocabulary, without special tokens.
 

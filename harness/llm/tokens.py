@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 from harness.errors import BenchError
@@ -44,6 +45,14 @@ def counter(spec: BackboneSpec) -> TokenCounter:
     else:
         count = {"tiktoken": _tiktoken, "hf": _hf}[kind](name) if kind in ("tiktoken", "hf") else None
     return TokenCounter("estimate", estimate) if count is None else TokenCounter(spec.tokenizer, count)
+
+
+def with_counter(spec: BackboneSpec) -> BackboneSpec:
+    """The backbone with the counter that it will have: "estimate" where the named one cannot be had here.
+
+    How much context fits is decided by it, so it belongs to the run's identity as it is and not as it was wished.
+    """
+    return replace(spec, tokenizer=counter(spec).name)
 
 
 def _llamacpp(spec: BackboneSpec) -> Callable[[str], int] | None:
