@@ -17,7 +17,7 @@ from harness.records import dumps
 
 CSV_COLUMNS = (
     "kind", "backbone", "model", "revision", "label", "system", "run", "identity", "state", "seed", "trials", "protocol",
-    "scorer", "data_sha256", "slice", "embedder", "subset", "settings", "metric", "row", "value", "low", "high", "n",
+    "protocol_options", "scorer", "data_sha256", "slice", "embedder", "subset", "settings", "metric", "row", "value", "low", "high", "n",
     "n_error", "published", "difference", "source", "source_status", "p", "p_holm",
 )  # fmt: skip
 """kind: figure (value a fraction, published in percent, difference in points); paired (value: the system less the baseline
@@ -73,6 +73,7 @@ def _about(block: Block, one: Named) -> dict[str, Any]:
         "seed": run.seed,
         "trials": run.trials,
         "protocol": run.protocol,
+        "protocol_options": dumps({key: value for key, value in facts["protocol"].items() if key != "name"}),
         "scorer": facts["scorer"],
         "data_sha256": facts["data"],
         "slice": dumps(facts["slice"]),
