@@ -8,8 +8,9 @@ import re
 import shlex
 import signal
 import sys
-import time
 from contextlib import nullcontext
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
             approve(prepared.plan.total, yes=spec.run.assume_yes, max_usd=spec.run.max_usd, ask=terminal())
 
     from harness.records import RunFolder
-    from harness.run_facts import manifest_values
+    from harness.run_facts import by_code, manifest_values
 
     manifest = manifest_values(spec, dataset.fingerprint, prepared.prompts)
     with RunFolder(path, prepared.identity, manifest, fresh=spec.run.fresh) as folder:
@@ -82,6 +83,9 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
             say(f"  {notice}")
         if folder.read_metrics() is not None and folder.read_status().get("state") in ("finished", "failed"):
             say("  already finished: nothing to compute (run.fresh=true runs it again)")
+            if others := [code for code in by_code(folder.answers.values()) if code != folder.code]:
+                say(f"  made by code {', '.join(others)}; this is code {folder.code}")
+            judge_again(folder, spec.run.max_error_rate)
         else:
             if folder.manifest["versions"] != manifest["versions"]:
                 say("  resumed under other versions of code or packages than it was started with (manifest.json)")
@@ -96,21 +100,9 @@ def work(spec, system, dataset, protocol, folder, overrides) -> None:
     """Build, ask, aggregate, write. Leaves status.json telling how it ended, whatever happens."""
     from eval.aggregate import aggregate, failures, memory_totals
     from eval.table import markdown
-    from harness.run_facts import overall_usage
+    from harness.run_facts import code_lines, overall_usage
 
-    before = folder.read_status().get("elapsed_s", 0.0)
-    started = time.monotonic()
-
-    def status(state: str, message: str = "", **facts: Any) -> None:
-        folder.write_status(
-            state,
-            message,
-            answered=len(folder.answers),
-            total=dataset.n_questions * spec.trials,
-            elapsed_s=round(before + time.monotonic() - started, 3),
-            **facts,
-        )
-
+    status = partial(folder.write_status, total=dataset.n_questions * spec.trials)
     status("running")
     try:
         built, facts = asyncio.run(session(spec, system, dataset, protocol, folder))
@@ -124,10 +116,11 @@ def work(spec, system, dataset, protocol, folder, overrides) -> None:
             records,
             memory=memory_totals({one["sample_id"]: one for one in built}),
             usage=overall_usage(built, records),
-            wall_s=round(before + time.monotonic() - started, 3),
+            wall_s=folder.status.elapsed_s,
         )
         reasons = failures(metrics, spec.run.max_error_rate)
         metrics["table"] = table_facts(spec, system, dataset, built, facts, overrides) | {"failures": list(reasons)}
+        metrics["table"]["lines"] += code_lines(records)
         folder.write_results(metrics, markdown(metrics, **table_options(metrics)))
         status("failed" if reasons else "finished", "; ".join(reasons))
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -153,6 +146,7 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
     from harness.llm.servers import Endpoint, serve
     from harness.progress import Progress
     from harness.runner import Parts, run
+    from harness.status import Said, digests
 
     def score(question, answer, items) -> dict[str, float]:
         # Pages and sessions name no turns: recall over them would be another measure.
@@ -184,16 +178,19 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
                 len(dataset.samples), dataset.n_questions * spec.trials, chat.live, quiet=not spec.run.progress
             )
             progress.start()
+            said = (chat.notices, cache.notices, memories.notices if memories else ())
+            folder.status.watch(lambda: Said(tuple(chain(*said)), digests(embedder.too_long)))
             try:
                 parts = Parts(spec, dataset, system, protocol, chat, embedder, score, oracle, memories)
                 built = await run(parts, folder, progress)
             finally:
                 progress.stop()
                 await chat.aclose()
+            every = folder.status.said()  # what processes that were killed have said as well
             return built, {
-                "notices": [*chat.notices, *cache.notices, *(memories.notices if memories else ())],
+                "notices": every.notices,
                 "tokenizer": chat.tokenizer_name,
-                "truncated": embedder.truncated,
+                "truncated": len(every.too_long),
             }
     finally:
         await embedder.aclose()
@@ -236,6 +233,19 @@ def table_options(metrics: dict[str, Any]) -> dict[str, Any]:
         "reference": reference_for(**facts["comparable"]),
         "failures": facts["failures"],
     }
+
+
+def judge_again(folder, max_error_rate: float) -> None:
+    """The verdict on a run that has ended, under the threshold of now: its figures stay what they are."""
+    from eval.aggregate import failures
+    from eval.table import markdown
+
+    metrics = folder.read_metrics()
+    reasons = failures(metrics, max_error_rate)
+    if list(reasons) != metrics["table"]["failures"]:
+        metrics["table"]["failures"] = list(reasons)
+        folder.write_results(metrics, markdown(metrics, **table_options(metrics)))
+        folder.status.amend("failed" if reasons else "finished", "; ".join(reasons))
 
 
 def objective(folder, name: str) -> float:

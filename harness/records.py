@@ -1,7 +1,7 @@
 """A run folder: manifest, status, answers, memory. Whole files are replaced atomically, answers are appended.
 
 manifest.json   spec, identity hash, versions, data fingerprint, prompt hashes   (written once)
-status.json     running | finished | failed | stopped, and why
+status.json     running | finished | failed | stopped, and why; what each process took (harness/status.py)
 answers.jsonl   one line a question and trial, appended and flushed to the disk
 memory/<sample_id>/{notes,keywords,topics,edges,...}.jsonl and built.json        (when a memory is complete)
 metrics.json, table.md                                                          (when all is answered)
@@ -15,11 +15,13 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from harness.errors import RecordError
+from harness.status import Status
 
 _UMASK = os.umask(0o022)
 os.umask(_UMASK)  # it cannot be read without being set
@@ -70,6 +72,8 @@ class RunFolder:
 
     def __init__(self, path: Path, identity: str, manifest: Mapping[str, Any], *, fresh: bool = False):
         self.path = path
+        self.code: str = manifest.get("code", "")
+        """Version of the code that runs now; manifest.json names the one the run was begun with."""
         self.notices: list[str] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,6 +85,7 @@ class RunFolder:
                 leftover.unlink()
             self.manifest = self._load_or_create_manifest(identity, manifest)
             self.answers: dict[AnswerKey, dict[str, Any]] = self._load_answers()
+            self.status = Status(path / "status.json", self.read_status(), _write_json, self.code)
             self._answers_file = (path / "answers.jsonl").open("a", encoding="utf-8")
         except OSError as error:
             raise RecordError(f"{path}: cannot be used ({error.strerror}); set run.dir to a writable folder") from error
@@ -91,6 +96,8 @@ class RunFolder:
         return self.manifest["run_id"]
 
     def close(self) -> None:
+        if hasattr(self, "status"):
+            self.status.close()
         if hasattr(self, "_answers_file"):
             self._answers_file.close()
         self._lock.release()
@@ -126,10 +133,12 @@ class RunFolder:
         return _read_json(self.path / "memory" / safe_name(sample_id) / "built.json")
 
     def write_status(self, state: str, message: str = "", **facts: Any) -> None:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        write_atomic(
-            self.path / "status.json", dumps({"state": state, "message": message, "updated": now, **facts}, indent=True)
-        )
+        self.status.write(state, message, answered=len(self.answers), **facts)
+
+    def heartbeat(self) -> None:
+        """Bring status.json up to date. An account that cannot be written is no reason to end a run."""
+        with suppress(OSError):
+            self.status.beat(answered=len(self.answers))
 
     def read_status(self) -> dict[str, Any]:
         return _read_json(self.path / "status.json") or {}
@@ -208,6 +217,10 @@ class RunFolder:
 
 def _key(record: Mapping[str, Any]) -> AnswerKey:
     return str(record["sample_id"]), int(record["qa_index"]), int(record["trial"])
+
+
+def _write_json(path: Path, value: Any) -> None:
+    write_atomic(path, dumps(value, indent=True))
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

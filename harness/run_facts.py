@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 from harness.locomo.schema import Dataset, Fingerprint
 from harness.memory import MemorySystem
 from harness.runner import total_usage
-from harness.sources import package_versions
+from harness.sources import code_version, package_versions
 from harness.spec import RunSpec
 
 
@@ -24,6 +25,7 @@ def manifest_values(spec: RunSpec, fingerprint: Fingerprint, prompts: Mapping[st
     values["backbone"]["base_url"] = without_secrets(spec.backbone.base_url)
     return {
         "spec": values,
+        "code": code_version(spec.system),
         "versions": versions(),
         "data": dataclasses.asdict(fingerprint),
         "prompts": dict(prompts),
@@ -88,6 +90,19 @@ def header_lines(spec: RunSpec, system: type[MemorySystem], dataset: Dataset, fa
         lines.append(f"{facts['truncated']} texts exceed the embedder's {spec.embedder.max_tokens} tokens and were cut")
     lines.extend(facts["notices"])
     return lines
+
+
+def by_code(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Version of the code -> how many answers it made, in the order of first appearance."""
+    return dict(Counter(record.get("code") or "unnamed" for record in records))
+
+
+def code_lines(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The line that stands above a table of answers that more than one version of the code made."""
+    made = by_code(records)
+    if len(made) < 2:
+        return []
+    return ["answers made by " + " and ".join(f"code {code} ({count:,})" for code, count in made.items())]
 
 
 def overall_usage(built: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

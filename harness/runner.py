@@ -29,6 +29,9 @@ Scorer = Callable[[Question, str, Sequence[EvidenceItem]], dict[str, float]]
 Oracle = Callable[[Question], str]
 """An answerer that sees the gold (MemorySystem.oracle). Injected as the scorer is."""
 
+PULSE_S = 5.0
+"""Seconds of its account that a killed process can lose (our choice)."""
+
 MARGIN_TOKENS = 48
 """Kept free in the window for the chat template's own tokens (our choice: templates take 10 to 40)."""
 
@@ -70,7 +73,7 @@ async def run(parts: Parts, folder: RunFolder, progress: Progress) -> list[dict[
     An EndpointError that is fatal ends the run with everything so far on the disk; so does a cancellation.
     """
     runner = _Runner(parts, folder, progress)
-    pulse = asyncio.create_task(_pulse(progress))
+    pulse = asyncio.create_task(_pulse(progress, folder))
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(runner.conversation(sample)) for sample in parts.dataset.samples]
@@ -81,11 +84,12 @@ async def run(parts: Parts, folder: RunFolder, progress: Progress) -> list[dict[
     return [task.result() for task in tasks]
 
 
-async def _pulse(progress: Progress) -> None:
-    """Lines appear while memories are built too, when nothing else happens."""
+async def _pulse(progress: Progress, folder: RunFolder) -> None:
+    """Lines appear while memories are built too, when nothing else happens; the status on the disk keeps up."""
     while True:
         progress.tick()
-        await asyncio.sleep(progress.every_s)
+        await asyncio.sleep(PULSE_S)
+        await asyncio.to_thread(folder.heartbeat)
 
 
 def _first(errors: BaseExceptionGroup) -> BaseException:
@@ -193,6 +197,7 @@ class _Runner:
         return meter
 
     def _written(self, sample: Sample, tables: Mapping[str, str], built: dict[str, Any]) -> None:
+        self.folder.heartbeat()  # what the embedder said of this memory is on the disk before the memory is complete
         self.folder.write_memory(sample.sample_id, tables, built)
         self.progress.built += 1
         self.progress.tick()
@@ -301,6 +306,7 @@ class _Runner:
                 "fallbacks": dict(meter.fallbacks),
                 "call_errors": meter.errors,
                 "latency_s": round(time.perf_counter() - started, 4),
+                "code": self.folder.code,
                 "error": {"kind": error.kind, "message": str(error)} if error else None,
             }
         )

@@ -23,6 +23,8 @@ PACKAGES = (
 )
 """Packages whose version can change a number."""
 
+ROOT = Path(__file__).resolve().parent.parent
+
 
 @cache
 def source_hash(*packages: str) -> str:
@@ -46,6 +48,12 @@ def source_hash(*packages: str) -> str:
 def package_of(system: str) -> str:
     """The top-level package of a registry string "module:Class"."""
     return system.partition(":")[0].partition(".")[0]
+
+
+def code_version(system: str) -> str:
+    """Short name of the code that builds, answers and scores: this repository's packages and that of the system."""
+    ours = (file.parent.name for file in ROOT.glob("*/__init__.py"))
+    return source_hash(*ours, package_of(system))[:12]
 
 
 @cache

@@ -1,7 +1,10 @@
 """What a run says of itself holds no secret."""
 
+import importlib
+
 import pytest
 
+from harness import sources
 from harness.run_facts import without_secrets
 
 
@@ -17,3 +20,29 @@ from harness.run_facts import without_secrets
 )
 def test_an_address_in_the_manifest_holds_no_secret(url, kept):
     assert without_secrets(url) == kept
+
+
+def test_the_code_version_follows_every_package_and_the_systems_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def write(place, text=""):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(text)
+
+    def version(system="twig.system:Twig"):
+        sources.source_hash.cache_clear()
+        importlib.invalidate_caches()
+        return sources.code_version(system)
+
+    for name in ("branch/__init__.py", "branch/a.py", "twig/system.py"):
+        write(name)
+    seen = [version()]
+    for name, text in (("branch/a.py", "1"), ("twig/system.py", "2"), ("branch/b.py", "")):
+        write(name, text)
+        seen.append(version())
+    assert len(set(seen)) == 4
+    write("notes/c.py", "no package")
+    write("branch/read.me", "no code")
+    assert version() == seen[-1] and len(seen[-1]) == 12
+    sources.source_hash.cache_clear()
