@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 from eval.evidence import score_evidence
 from eval.sanity import SANITY
 from eval.score import score_answer
+from harness.built import SharedMemories
 from harness.compose import build_spec, register_defaults
 from harness.embed import build_embedder
 from harness.llm.cache import ReplyCache, Row
@@ -92,7 +93,8 @@ def loaded(spec: DatasetSpec) -> Dataset:
 
 
 class Bench:
-    """One system under its shipped configuration. `samples` replaces the shipped data; `attempts` the backbone's."""
+    """One system under its shipped configuration. `samples` replaces the shipped data; `attempts` the backbone's;
+    `shared`: where built memories are found and left."""
 
     def __init__(
         self,
@@ -103,8 +105,11 @@ class Bench:
         garbage_every: int | None = None,
         attempts: int = 3,
         samples: Sequence[Sample] | None = None,
+        overrides: Sequence[str] = (),
+        shared: Path | None = None,
     ):
-        spec, self.system = composed(name, *SMALL)
+        spec, self.system = composed(name, *SMALL, *overrides)
+        self.shared = shared
         self.spec = replace(spec, backbone=replace(spec.backbone, attempts=attempts))
         self.dataset: Dataset = loaded(spec.dataset)
         if samples is not None:
@@ -115,6 +120,7 @@ class Bench:
         self.built: list[dict[str, Any]] = []
 
     def _parts(self, cache: ReplyCache) -> Parts:
+        memories = SharedMemories(self.shared, self.spec, self.system, cache.run_id) if self.shared else None
         spec = self.spec
         chat = Chat(spec.backbone, cache, self.transport, counter(spec.backbone))
 
@@ -124,7 +130,8 @@ class Bench:
 
         oracle = None if self.system.oracle is None else SANITY[self.system.oracle]
         embedder = build_embedder(spec.embedder, self.path)
-        return Parts(spec, self.dataset, self.system, build_protocol(spec.protocol), chat, embedder, score, oracle)
+        protocol = build_protocol(spec.protocol)
+        return Parts(spec, self.dataset, self.system, protocol, chat, embedder, score, oracle, memories)
 
     def run(self) -> Bench:
         """The run as the door does it: `records` in the data's order, `built`, the memories under `path`."""

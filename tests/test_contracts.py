@@ -7,11 +7,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from contract_bench import NAMES, SMALL, STAND_INS, Bench
+from contract_bench import NAMES, SMALL, STAND_INS, Bench, composed
 from test_resume import outcome
 
 from harness.locomo.loader import shape
 from harness.locomo.schema import Conversation, Question, Sample, Session, Turn
+from harness.memory import MemorySystem
 
 every_system = pytest.mark.parametrize("name", NAMES)
 START = datetime(2023, 5, 8, 13, 56)
@@ -195,6 +196,18 @@ def test_garbage_without_a_second_attempt_is_never_silent(name, every, tmp_path)
         bool(record["reply"]) and record["reply"] == "no reply of this kind" for record in bench.records
     )
     assert built_errors + len(failed) + told + taken >= bench.transport.garbage
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if composed(name)[1].restore is not MemorySystem.restore])
+def test_a_shared_memory_is_the_built_one(name, tmp_path):
+    """Whoever restores says that recall, counts and export are equal; scores that merge and link make it hard."""
+    busy = ("memory.scoring=pairwise", "memory.tau_merge=0.1", "memory.tau_link=0.1") if "memfly" in name else ()
+    one, two = (Bench(name, tmp_path / n, overrides=busy, shared=tmp_path / "shared").run() for n in ("one", "two"))
+    assert len(two.transport.sent) == len(one.transport.sent) - sum(facts["calls"] for facts in one.built)
+    assert two.outcome()[:2] == one.outcome()[:2]
+    first, again = (json.loads(json.dumps(bench.outcome()[2])) for bench in (one, two))
+    assert {facts.pop("shared_from") for facts in again} != {None} and again == first
+    assert [facts["usage"]["computed_calls"] for facts in two.built] == [0, 0]
 
 
 @pytest.mark.slow

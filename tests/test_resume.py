@@ -69,7 +69,7 @@ def test_there_is_something_to_lose(undisturbed):
     (metrics, answers, memory), replies = undisturbed
     assert len(answers) == metrics["n_total"] == 24  # 2 conversations x 6 questions x 2 trials
     assert metrics["usage"]["computed_calls"] == replies > 200
-    assert len(memory) == 8 and all(memory.values())
+    assert len(memory) == 10 and all(memory.values())
     assert metrics["memory"]["merges"] > 0 and metrics["memory"]["links"] > 0
 
 
