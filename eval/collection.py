@@ -171,7 +171,7 @@ def _outcome(record: dict[str, Any]) -> dict[str, Any]:
     """A record without its texts. An answer's evidence is some twenty texts, a run's is ten megabytes."""
     return (
         {key: record[key] for key in _COUNTED}
-        | {key: record[key] for key in ("context_tokens", "call_errors", "fallbacks") if key in record}
+        | {key: record[key] for key in ("context_tokens", "call_errors", "fallbacks", "code") if key in record}
         | {"evidence": [{"dia_ids": item["dia_ids"]} for item in record["evidence"]]}
     )
 

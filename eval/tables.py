@@ -124,9 +124,8 @@ def _head(block: Block) -> list[Line]:
     conversations = first.scored.metrics["n_conversations"]
     if conversations < MIN_CONVERSATIONS:
         lines.append(too_few(conversations))
-    codes = dict.fromkeys(one.run.manifest.get("versions", {}).get("bench", "unknown") for one in block.systems)
-    if len(codes) > 1:
-        lines.append(f"made by several versions of this program: {', '.join(codes)}")
+    if several := _codes(block.systems):
+        lines.append(f"made by several versions of this program: {several}")
     if model.get("kind") == "scripted":
         lines.insert(0, "NO LANGUAGE MODEL: a rule-based stand-in answers; these figures are no result")
     if block.group.apart:
@@ -141,6 +140,17 @@ def _head(block: Block) -> list[Line]:
         if one.oracle:
             strong.append(f"ORACLE {one.name}: answers are made from the gold; a bound, no system")
     return [Line(text) for text in lines] + [Line(text, strong=True) for text in strong]
+
+
+def _codes(systems: Sequence[Named]) -> str:
+    """The versions of the code where systems of one package were made by several; a run begun before records named
+    theirs counts by its commit."""
+    made: dict[str, dict[str, None]] = {}
+    for one in systems:
+        commit = one.run.manifest.get("versions", {}).get("bench", "unknown")
+        package = one.run.spec["system"].partition(":")[0].partition(".")[0]
+        made.setdefault(package, {}).update(dict.fromkeys(r.get("code") or commit for r in one.run.outcomes))
+    return "; ".join(f"{package} {', '.join(codes)}" for package, codes in made.items() if len(codes) > 1)
 
 
 def _changes(systems: Sequence[Named]) -> list[str]:

@@ -228,3 +228,14 @@ def test_no_published_value_stands_beside_the_clean_subset(tmp_path):
     all_, clean = (block.systems[0].scored.cell("f1_amem", "1") for block in collect(load_runs([tmp_path])))
     assert (all_.value, all_.n, all_.published) == (0.5, 2, 28.24)
     assert (clean.value, clean.n, clean.published, clean.source) == (0.0, 1, None, "")
+
+
+def test_versions_of_the_code_are_said_where_one_package_has_several(tmp_path):
+    for name, code, memory in (("a", "aaa", "memfly"), ("b", "bbb", "memfly_plus"), ("c", "ccc", "rag")):
+        folder = write_run(tmp_path / name, [one | {"code": code} for one in LINES], memory=memory)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["spec"]["system"] = "baselines.rag:RAG" if memory == "rag" else "memfly.system:MemFly"
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert "made by several versions of this program: memfly aaa, bbb\n" in markdown_text(reports(tmp_path)[0])
+    runs = load_runs([tmp_path / "a", tmp_path / "c"])
+    assert "several versions" not in markdown_text(build_reports(runs, collect(runs))[0])
