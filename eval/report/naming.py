@@ -52,6 +52,16 @@ def short_names(labels: Sequence[str], specs: Sequence[Mapping[str, Any]], ident
     ]
 
 
+def across_tables(names: Sequence[str], backbones: Sequence[str], tables: Sequence[int]) -> list[str]:
+    """Names that are unique within a table and a backbone made unique over all: the backbone is added where a name
+    repeats, the table's number where that is not enough."""
+    told = list(names)
+    for extra in (backbones, [f"table {number}" for number in tables]):
+        counts = Counter(told)
+        told = [f"{name}, {more}" if counts[name] > 1 else name for name, more in zip(told, extra, strict=True)]
+    return told
+
+
 def _said(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 SERIES = 8
 """Distinct series styles; a further series begins anew with another dash."""
-CHAR = 6.4
+CHAR = 7.0
 """Mean width of a label's character at the figures' 11 px (our estimate; only space depends on it)."""
 
 

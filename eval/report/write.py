@@ -18,7 +18,7 @@ from markupsafe import Markup
 from eval.collection import Run
 from eval.report import memories, numbers, records
 from eval.report.figures import Figure
-from eval.report.naming import flatten, told_apart
+from eval.report.naming import across_tables, flatten, told_apart
 from eval.report.pack import Chunk, Pool, pack
 from eval.report.plots import Measured, figures
 from eval.table import HEADERS, Grid, Report
@@ -28,6 +28,8 @@ from harness.locomo.schema import CATEGORIES
 
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = ("core.js", "list.js", "detail.js", "questions.js", "compare.js", "graph.js", "memory.js", "main.js")
+APART = 4
+"""Differences between groups that a heading names; the tables name all."""
 STYLES = ("report.css", "figures.css")
 
 
@@ -58,12 +60,16 @@ def render(runs: Sequence[Run], *, baseline: str | None = None) -> str:
     if not made:
         raise RecordError("no complete run to report on; see each folder's status.json")
     kept = _Collection()
-    sections = [_section(block, f"g{place}", kept) for place, block in enumerate(made) if block.subset == "all"]
+    whole = [block for block in made if block.subset == "all"]
+    sections = [_section(block, f"g{place}", kept) for place, block in enumerate(whole)]
+    places = [(one.name, block.backbone, place) for place, block in enumerate(whole, 1) for one in block.systems]
+    for run, name in zip(kept.runs, across_tables(*zip(*places, strict=True)), strict=True):
+        run["name"] = name
     return _page(kept, build_reports(runs, made, baseline=baseline), sections)
 
 
 def _section(block: Block, name: str, kept: _Collection) -> Section:
-    heading = _heading(block.systems[0].run)
+    heading = _heading(block)
     measured = [_measure(system, heading, kept) for system in block.systems]
     specs = [system.run.spec for system in block.systems]
     settings = Grid(
@@ -77,14 +83,16 @@ def _cell(flat: dict[str, Any], key: str) -> str:
     return str(flat[key]) if key in flat else ""
 
 
-def _heading(run: Run) -> str:
+def _heading(block: Block) -> str:
+    """Backbone, protocol, data and the part of it that was asked, and what sets the group apart from the others."""
+    run = block.systems[0].run
     data = run.spec["dataset"]
     cut = [
         f"{key} {data[key]}" for key in ("conversations", "max_sessions", "max_questions", "max_turns") if data.get(key)
     ]
     cut += [f"subset {data['subset']}"] if data.get("subset", "all") != "all" else []
-    trials = [f"{run.trials} trials"] if run.trials > 1 else []
-    return " · ".join([run.backbone, f"protocol {run.protocol}", run.dataset, *cut, *trials])
+    said = [block.backbone, f"protocol {run.protocol}", run.dataset, *cut, *block.group.apart[:APART]]
+    return " · ".join(said)
 
 
 def _measure(system: Named, heading: str, kept: _Collection) -> Measured:

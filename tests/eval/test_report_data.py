@@ -6,7 +6,7 @@ from run_folders import record
 
 from eval.evidence import score_evidence, turns_in_order
 from eval.report import memories, numbers, records
-from eval.report.naming import differing, short_names
+from eval.report.naming import across_tables, differing, short_names
 from eval.report.pack import Pool, pack, unpack
 
 
@@ -170,3 +170,12 @@ def test_namesakes_are_told_apart_by_what_differs():
     assert differing(specs[:2]) == ["memory.k"]
     assert short_names(["rag", "rag", "mem0"], specs, ["a" * 12, "b" * 12, "c"]) == ["rag (k 1)", "rag (k 2)", "mem0"]
     assert short_names(["rag", "rag"], [specs[0]] * 2, ["a" * 12, "b" * 12]) == ["rag (aaaaaaaa)", "rag (bbbbbbbb)"]
+
+
+def test_namesakes_of_several_tables_get_their_backbone_then_the_table():
+    assert across_tables(["memfly", "rag", "memfly"], ["gpt-4o", "gpt-4o", "qwen3-8b"], [1, 1, 2]) == [
+        "memfly, gpt-4o",
+        "rag",
+        "memfly, qwen3-8b",
+    ]
+    assert across_tables(["rag", "rag"], ["gpt-4o"] * 2, [1, 2]) == ["rag, gpt-4o, table 1", "rag, gpt-4o, table 2"]

@@ -9,7 +9,7 @@ function fill(node, attributes, children) {
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, String(value));
   }
-  for (const child of children.flat()) {
+  for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
     node.append(child instanceof Node ? child : document.createTextNode(String(child)));
   }
@@ -61,11 +61,16 @@ const FOUND = {
 };
 const chip = (kinds, name) => el("span", { class: `chip chip-${name}` }, el("span", { "aria-hidden": "true" }, kinds[name][0]), ` ${kinds[name][1]}`);
 
-// A labelled select or search field of a filter form. options: [value, words].
+// A labelled select or search field of a filter form. options: [value, words, group or nothing].
 function field(form, name, label, options, value, changed) {
   const id = `${form.id}-${name}`;
+  const groups = new Map();
+  for (const [key, words, group] of options || []) {
+    if (!groups.has(group)) groups.set(group, []);
+    groups.get(group).push(el("option", { value: key }, words));
+  }
   const control = options
-    ? el("select", { id, name }, ...options.map(([key, words]) => el("option", { value: key }, words)))
+    ? el("select", { id, name }, ...[...groups].map(([group, nodes]) => (group ? el("optgroup", { label: group }, nodes) : nodes)))
     : el("input", { id, name, type: "search", autocomplete: "off", spellcheck: "false" });
   control.value = value;
   if (options && control.selectedIndex < 0) control.selectedIndex = 0;

@@ -96,6 +96,6 @@ async function questionsView(index) {
 
 const runOptions = (index) => {
   const several = new Set(index.runs.map((run) => run.group)).size > 1;
-  return index.runs.map((run, place) => [String(place), several ? `${run.name} — ${run.group}` : run.name]);
+  return index.runs.map((run, place) => [String(place), run.name, several ? run.group : null]);
 };
 const categoryOptions = (index) => [...new Set(index.questions.category)].sort((a, b) => a - b).map((key) => [String(key), `${key} ${index.categories[key] || ""}`]);
