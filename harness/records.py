@@ -128,6 +128,15 @@ class RunFolder:
             write_atomic(folder / f"{name}.jsonl", text)
         write_atomic(folder / "built.json", dumps(built, indent=True))
 
+    def changed_tables(self, sample_id: str, tables: Mapping[str, str]) -> list[str]:
+        """Names of the tables that differ from those of the complete memory that is here; none where there is none."""
+        folder = self.path / "memory" / safe_name(sample_id)
+        if not (folder / "built.json").exists():
+            return []
+        here = {file.stem: file.read_bytes() for file in folder.glob("*.jsonl")}
+        new = {name: text.encode() for name, text in tables.items()}
+        return sorted(name for name in {*here, *new} if here.get(name) != new.get(name))
+
     def read_built(self, sample_id: str) -> dict[str, Any] | None:
         """The built.json of a complete memory, else None."""
         return _read_json(self.path / "memory" / safe_name(sample_id) / "built.json")
