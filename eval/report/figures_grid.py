@@ -52,9 +52,10 @@ DECISIONS = (
 def decisions(name: str, title: str, about: str, counts: Mapping[str, Mapping[str, int]]) -> Figure:
     """What became of each turn: one bar of the whole a system, split by the gate's decision."""
     left = 12 + CHAR * min(40, max(map(len, counts)))
-    width, row, head = left + 380, 24, 30
+    bar = min(370, max(240, 546 - left))
+    width, row, head = max(left + bar + 4, 440), 24, 30
     root = drawing(width, head + row * len(counts) + 8, title, about, name)
-    x = left
+    x = 0.0
     for place, (_, said) in enumerate(DECISIONS):
         put(root, "rect", f"part part-{place}", x=x, y=4, width=11, height=11)
         text(root, x + 16, 14, said)
@@ -66,7 +67,7 @@ def decisions(name: str, title: str, about: str, counts: Mapping[str, Mapping[st
         y, x = head + row * place, left
         text(root, left - 8, y + 12, clipped(label, 40), "", "end")
         for kind, (key, said) in enumerate(DECISIONS):
-            wide = 370 * parts[key] / total
+            wide = bar * parts[key] / total
             if parts[key]:
                 put(
                     root,

@@ -27,8 +27,8 @@ async function showDetail(index, run, at) {
     ["options shown", detail.options[at] && detail.options[at].join("  |  ")],
     ["error", detail.error[at] && `${detail.error[at].kind}: ${detail.error[at].message}`],
     ["scores", Object.entries(rows.scores).map(([name, values]) => (values[at] === null ? null : `${index.metrics[name] || name} ${percent(values[at])}`)).filter(Boolean).join(" · ")],
-    ["cost", usage && `${whole(usage.calls)} calls (${whole(usage.cached_calls)} cached), ${whole(usage.prompt_tokens)} prompt and ${whole(usage.completion_tokens)} completion tokens, ${number(detail.latency[at])} s`],
-    ["context", detail.context_tokens[at] === null ? null : `${whole(detail.context_tokens[at])} tokens, ${items.length} items`],
+    ["cost", usage && `${many(usage.calls, "call")} (${whole(usage.cached_calls)} cached), ${whole(usage.prompt_tokens)} prompt and ${whole(usage.completion_tokens)} completion tokens, ${number(detail.latency[at])} s`],
+    ["context", detail.context_tokens[at] === null ? null : `${whole(detail.context_tokens[at])} tokens, ${many(items.length, "item")}`],
     ["fallbacks", detail.fallbacks[at] && Object.entries(detail.fallbacks[at]).map(([name, n]) => `${name} ${n}`).join(", ")],
   ];
   return el(
