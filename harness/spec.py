@@ -108,7 +108,8 @@ class BackboneSpec:
     latency_s: Annotated[float, Field(ge=0)] = runtime(default=0.0)
     """scripted only: seconds a reply takes."""
     price: PriceSpec = runtime(default_factory=PriceSpec)
-    server: ServerSpec = runtime(default_factory=ServerSpec)
+    server: ServerSpec = identity(default_factory=ServerSpec)
+    """Runtime but for what changes replies: its arguments and dtype."""
     speed_prompt_tps: Annotated[float, Field(gt=0)] = runtime(default=5000.0)
     speed_completion_tps: Annotated[float, Field(gt=0)] = runtime(default=500.0)
     """Tokens a second over all slots, for the plan's minutes only."""

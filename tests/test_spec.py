@@ -10,7 +10,17 @@ import pytest
 from harness import spec as spec_module
 from harness.errors import ConfigError
 from harness.memory import load_system
-from harness.spec import DatasetSpec, RunOptions, identity, identity_hash, identity_values, runtime, validate
+from harness.spec import (
+    BackboneSpec,
+    DatasetSpec,
+    RunOptions,
+    ServerSpec,
+    identity,
+    identity_hash,
+    identity_values,
+    runtime,
+    validate,
+)
 
 
 def specs():
@@ -90,3 +100,11 @@ def test_a_wrong_value_is_one_line(cls, values, message):
 def test_an_unknown_option_lists_the_known_ones():
     with pytest.raises(ConfigError, match=r"^dataset has no option 'pth'; it has: name, path, conversations"):
         validate(DatasetSpec, {"name": "sample", "pth": "x"}, "dataset")
+
+
+def test_what_a_started_server_is_told_is_part_of_the_identity():
+    told = BackboneSpec(name="q", kind="vllm", model="m", window=10, server=ServerSpec(args=["--quantization=fp8"]))
+    plain = dataclasses.replace(told, server=ServerSpec())
+    moved = dataclasses.replace(told, server=ServerSpec(args=["--quantization=fp8"], tensor_parallel=2, command="/other/vllm"))
+    assert identity_hash(told) != identity_hash(plain)
+    assert identity_hash(told) == identity_hash(moved)
