@@ -29,6 +29,11 @@ def environment() -> dict[str, str]:
     return inherited
 
 
+def is_forbidden() -> bool:
+    """Whether the person keeps everything from the hub, as its libraries read the variable."""
+    return (environment().get(_OFFLINE) or "").upper() in ("1", "ON", "YES", "TRUE")
+
+
 def cache_folder() -> Path:
     """Where the hub's libraries keep downloads, by the environment variables they read."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):

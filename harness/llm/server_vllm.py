@@ -35,7 +35,10 @@ def download_note(spec: BackboneSpec) -> str | None:
         return None
     size = f"about {spec.download_gb:g} GB" if spec.download_gb else "its weights"
     at = f" at {spec.revision[:7]}" if spec.revision else ""
-    return f"{spec.model}{at} is not in {hub.cache_folder()}: vllm downloads {size} before the first call"
+    missing = f"{spec.model}{at} is not in {hub.cache_folder()}"
+    if hub.is_forbidden():
+        return f"{missing}, and HF_HUB_OFFLINE keeps vllm from downloading {size}"
+    return f"{missing}: vllm downloads {size} before the first call"
 
 
 def command(spec: BackboneSpec, port: int, api_key: str) -> tuple[list[str], dict[str, str]]:

@@ -249,7 +249,14 @@ def test_the_server_gets_the_persons_environment(vllm, tmp_path, monkeypatch, be
 
 
 def test_what_would_be_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(hub, "_found", {})
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert servers.download_note(QWEN).endswith(
+        f"{tmp_path}, and HF_HUB_OFFLINE keeps vllm from downloading about 16 GB"
+    )
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    hub.switch_off()
     note = f"Qwen/Qwen3-8B at b968826 is not in {tmp_path}: vllm downloads about 16 GB before the first call"
     assert servers.download_note(QWEN) == note
     snapshot = tmp_path / "models--Qwen--Qwen3-8B" / "snapshots" / QWEN.revision
