@@ -105,4 +105,4 @@ def test_names_say_what_changes_results_alone(tmp_path):
     (one,) = group(load_runs([tmp_path]))
     assert one.names == ("memfly (seed 0)", "memfly (seed 1)")
     kept = identity_part(one.runs[0].spec)
-    assert "path" not in kept["dataset"] and "run" not in kept and "server" not in kept["backbone"]
+    assert "path" not in kept["dataset"] and "run" not in kept and not kept["backbone"]["server"]
