@@ -79,7 +79,7 @@ def _plain(value: Any) -> str:
 
 
 class SharedMemories:
-    """The memories of one run's system as it finds them and leaves them. `notices`: what was damaged, said once.
+    """The memories of one run's system as it finds them and leaves them. `notices`: what was damaged or differs.
 
     A system that does not override MemorySystem.restore shares nothing: all methods do nothing for it.
     RecordError: the folder cannot be read or written.
@@ -114,7 +114,8 @@ class SharedMemories:
     async def keep(
         self, conversation: Conversation, tables: Mapping[str, str], built: Mapping[str, Any], too_long: frozenset[str]
     ) -> None:
-        """Store a memory that was built, unless one is there already or is being stored."""
+        """Store a memory that was built, unless one is there already or is being stored. Another one that is there is
+        left and said in `notices`."""
         facts = {**built, "too_long": sorted(too_long)}
         await asyncio.to_thread(self._write, self._place(conversation), tables, facts)
 
@@ -155,6 +156,7 @@ class SharedMemories:
                 for leftover in place.parent.glob(".*.tmp"):
                     shutil.rmtree(leftover)
                 if place.exists():
+                    self._compare(place, tables)
                     return
                 made = place.parent / f".{place.name}.tmp"
                 made.mkdir()
@@ -173,6 +175,15 @@ class SharedMemories:
                 f"{place}: the shared memory cannot be written ({error.strerror}); make room, or use "
                 "run.share_memory=false"
             ) from error
+
+    def _compare(self, place: Path, tables: Mapping[str, str]) -> None:
+        """Say so where another process stored a memory of the same hash, built meanwhile, that is not this one."""
+        stored = self._read(place)
+        if stored is not None and stored.tables != tables:
+            self.notices.append(
+                f"{place.name}: another run built another memory from the same requests, which got different replies; "
+                "each run keeps its own"
+            )
 
     def _set_aside(self, place: Path, why: str) -> None:
         target = place.with_name(f"{place.name}.damaged-{uuid.uuid4().hex[:4]}")

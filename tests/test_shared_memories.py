@@ -235,6 +235,19 @@ def test_the_first_stays_and_nothing_is_left_beside_it(tmp_path):
     assert sorted(path.name for path in place.parent.iterdir()) == [".lock", place.name]
 
 
+def test_another_memory_of_the_same_requests_is_said(tmp_path):
+    put(store(tmp_path, "one"))
+    same, other = store(tmp_path, "two"), store(tmp_path, "three")
+    put(same)
+    put(other, tables=TABLES | {"notes": ""})
+    assert same.notices == []
+    assert other.notices == [
+        f"{TALK.sample_id}: another run built another memory from the same requests, which got different replies; "
+        "each run keeps its own"
+    ]
+    assert get(store(tmp_path))[0].tables["notes"]  # the first stays
+
+
 def _race(tmp_path, name, start):
     start.wait()
     put(store(tmp_path, name))
