@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from harness.built import SharedMemories
-from harness.errors import ConfigError, EndpointError, ReplyError
+from harness.errors import ConfigError, EndpointError, RecordError, ReplyError
 from harness.llm.types import ChatModel, Meter, Usage
 from harness.locomo.schema import Dataset, Question, Sample
 from harness.memory import Evidence, EvidenceItem, MemorySystem, Query, Services
@@ -31,6 +31,9 @@ Oracle = Callable[[Question], str]
 
 PULSE_S = 5.0
 """Seconds of its account that a killed process can lose (our choice)."""
+
+_PROBE = "probe"
+"""Purpose of the client's own first call (ChatModel.settle)."""
 
 MARGIN_TOKENS = 48
 """Kept free in the window for the chat template's own tokens (our choice: templates take 10 to 40)."""
@@ -108,6 +111,10 @@ class _Runner:
         self.context_tokens = context_budget(parts)
         self.conversations = asyncio.Semaphore(parts.spec.run.conversations_at_once)
         self.questions = asyncio.Semaphore(parts.spec.run.questions_at_once)
+        self._settling = asyncio.Lock()
+        self._settled: Meter | None = None
+        held = (folder.read_built(sample.sample_id) for sample in parts.dataset.samples)
+        self._settler = next((one["sample_id"] for one in held if one and _PROBE in one["purposes"]), None)
         for key, record in folder.answers.items():
             if not self._unanswered(key):
                 progress.answered += 1
@@ -122,7 +129,7 @@ class _Runner:
             if built is None or waiting:
                 # A memory lives in this process alone. After a kill it is built again from the cached replies,
                 # which is exact and costs no call that was already paid for.
-                system, built = await self._restore(sample) or await self._build(sample)
+                system, built = await self._restore(sample, built) or await self._build(sample, built)
                 async with asyncio.TaskGroup() as group:
                     for question, trials in waiting:
                         group.create_task(self._ask(system, question, trials))
@@ -154,47 +161,64 @@ class _Runner:
         )
         return self.parts.system(self.parts.spec.memory, services)
 
-    async def _build(self, sample: Sample) -> tuple[MemorySystem, dict[str, Any]]:
+    async def _build(self, sample: Sample, held: dict[str, Any] | None) -> tuple[MemorySystem, dict[str, Any]]:
+        """held: built.json of an earlier process of this run."""
         memories = self.parts.memories
-        asked = await self._settle() if memories else Meter()
+        asked = await self._first_calls(sample) if memories else Meter()
         meter, embedder = Meter(), self.parts.embedder.listener()
         system = self._empty(meter, embedder)
         await system.ingest(sample.conversation)
         facts = built_values(sample, system, meter)
         tables = await asyncio.to_thread(lambda: table_texts(system.export()))
         built = with_calls(facts, asked)
-        self._written(sample, tables, built)
-        if memories and not meter.unanswered:  # what an outage took may be had another time: that memory is not shared
+        answered = any(key[0] == sample.sample_id and not self._unanswered(key) for key in self.folder.answers)
+        if answered and (changed := await asyncio.to_thread(self.folder.changed_tables, sample.sample_id, tables)):
+            raise RecordError(
+                f"{self.folder.path}: the memory of {sample.sample_id} is not built again as the one that answers were "
+                f"made on ({', '.join(changed)} differ: other code, packages or replies); run.fresh=true starts anew"
+            )
+        # Not shared: what this run held before, which was stored then (a refresh may have replaced its replies since);
+        # what an outage took replies from, which may be had another time.
+        if memories and held is None and not meter.unanswered:
             await memories.keep(sample.conversation, tables, facts, frozenset(embedder.too_long))
+        self._written(sample, tables, built)
         return system, built
 
-    async def _restore(self, sample: Sample) -> tuple[MemorySystem, dict[str, Any]] | None:
+    async def _restore(self, sample: Sample, held: dict[str, Any] | None) -> tuple[MemorySystem, dict[str, Any]] | None:
         """The memory that this run or another built before, its calls counted as replies from the cache are."""
         memories = self.parts.memories
-        found = (
-            await memories.restore(sample.conversation, lambda: self._empty(Meter(), self.parts.embedder))
-            if memories
-            else None
-        )
-        if memories is None or found is None:
+        if memories is None:
+            return None
+        found = await memories.restore(sample.conversation, lambda: self._empty(Meter(), self.parts.embedder))
+        if found is None:
             return None
         system, stored = found
+        if await asyncio.to_thread(self.folder.changed_tables, sample.sample_id, stored.tables):
+            return None  # this run's own replies may still give the memory that it had
         self.parts.embedder.too_long.update(stored.too_long)
-        facts = stored.built if stored.run_id == memories.run_id else shared_values(stored.built, stored.run_id)
-        built = with_calls(facts, await self._settle())
+        own = stored.run_id == memories.run_id
+        facts = held or (stored.built if own else shared_values(stored.built, stored.run_id))
+        asked = await self._first_calls(sample)
+        built = facts if _PROBE in facts["purposes"] else with_calls(facts, asked)
         self._written(sample, stored.tables, built)
         return system, built
 
-    async def _settle(self) -> Meter:
-        """What the client asks before the first call. Kept apart from a memory's calls, because each process asks it
-        once, whichever memory comes first; added to that memory's in the records."""
-        meter = Meter()
-        try:
-            await self.parts.chat.settle(meter)
-        except EndpointError as error:
-            if error.fatal:
-                raise
-        return meter
+    async def _first_calls(self, sample: Sample) -> Meter:
+        """What the client asks before its first call with a schema, for the one memory in whose account it stands.
+
+        Each process asks it once, whichever memory comes first, so it is kept apart from a memory's own calls.
+        """
+        async with self._settling:
+            if self._settled is None:
+                self._settled = Meter()
+                try:
+                    await self.parts.chat.settle(self._settled)
+                except EndpointError as error:
+                    if error.fatal:
+                        raise
+        if self._settler is None:
+            self._settler = sample.sample_id
+        return self._settled if self._settler == sample.sample_id else Meter()
 
     def _written(self, sample: Sample, tables: Mapping[str, str], built: dict[str, Any]) -> None:
         self.folder.heartbeat()  # what the embedder said of this memory is on the disk before the memory is complete
