@@ -143,7 +143,8 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
     from harness.embed import build_embedder
     from harness.llm.build import build_chat
     from harness.llm.cache import ReplyCache
-    from harness.llm.servers import Endpoint, serve
+    from harness.llm.kept import serve
+    from harness.llm.servers import Endpoint
     from harness.progress import Progress
     from harness.runner import Parts, run
     from harness.status import Said, digests

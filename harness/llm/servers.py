@@ -58,6 +58,11 @@ def download_note(spec: BackboneSpec) -> str | None:
     return server_vllm.download_note(spec) if spec.kind == "vllm" and spec.base_url is None else None
 
 
+def starts(spec: BackboneSpec) -> bool:
+    """Whether `serve` would start a server."""
+    return spec.base_url is None and spec.kind in ("llamacpp", "vllm")
+
+
 @contextlib.asynccontextmanager
 async def serve(spec: BackboneSpec, log_dir: Path, say: Callable[[str], None]) -> AsyncIterator[Endpoint]:
     """Start the server that `spec` asks for, wait until it is healthy, end it on leaving.
@@ -67,7 +72,7 @@ async def serve(spec: BackboneSpec, log_dir: Path, say: Callable[[str], None]) -
     EndpointError (fatal) with the log's last lines when it does not come up; ConfigError, DataError as in `check`.
     """
     check(spec)
-    if spec.base_url is not None or spec.kind not in ("llamacpp", "vllm"):
+    if not starts(spec):
         yield Endpoint(None, None)
         return
     key = secrets.token_urlsafe(24)
@@ -219,6 +224,16 @@ class _Server:
         except OSError:
             return []
         return [line.strip() for line in lines if line.strip()]
+
+
+async def healthy(endpoint: Endpoint) -> bool:
+    """Whether a server that was started still answers."""
+    import aiohttp
+
+    if endpoint.base_url is None:
+        return False
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+        return await _answers(session, f"{endpoint.base_url.removesuffix('/v1')}/health")
 
 
 async def _answers(session: Any, url: str) -> bool:

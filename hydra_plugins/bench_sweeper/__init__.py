@@ -54,15 +54,18 @@ class BenchSweeper(BasicSweeper):
         self._announce(names, ready)
         planned = [number for number, one in ready.items() if one.plan_only]
         outcomes |= dict.fromkeys(planned, "planned")
-        for numbers, extra in self._batches({n: one for n, one in ready.items() if not one.plan_only}):
-            if extra is None:
-                outcomes |= dict.fromkeys(numbers, "not started: run.max_usd is spent")
-                continue
-            batch = [[*jobs[number], *extra[number]] for number in numbers]
-            results = self.launcher.launch(batch, initial_job_idx=numbers[0])
-            for number, result in zip(numbers, results, strict=True):
-                returns[number] = result
-                outcomes[number] = outcome(result)
+        from harness.llm.kept import keeping
+
+        with keeping():  # for the jobs of this process; a launcher's other processes know nothing of it
+            for numbers, extra in self._batches({n: one for n, one in ready.items() if not one.plan_only}):
+                if extra is None:
+                    outcomes |= dict.fromkeys(numbers, "not started: run.max_usd is spent")
+                    continue
+                batch = [[*jobs[number], *extra[number]] for number in numbers]
+                results = self.launcher.launch(batch, initial_job_idx=numbers[0])
+                for number, result in zip(numbers, results, strict=True):
+                    returns[number] = result
+                    outcomes[number] = outcome(result)
         self._print_table(names, outcomes)
         write_runs(sweep_dir, jobs, outcomes, ready)
         failed = sum(not text.startswith(("finished", "planned")) for text in outcomes.values())

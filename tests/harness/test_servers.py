@@ -17,7 +17,7 @@ import yaml
 from harness import hub
 from harness.errors import ConfigError, DataError, EndpointError
 from harness.installed import installed_file
-from harness.llm import servers
+from harness.llm import kept, servers
 from harness.llm.server_llamacpp import find_weights, vocab_counter
 from harness.llm.server_vllm import cause
 from harness.spec import BackboneSpec, ServerSpec, validate
@@ -102,6 +102,36 @@ def test_vllm_start_reply_and_end(vllm, tmp_path):
     assert said[0].startswith("starting vllm with Qwen/Qwen3-8B") and said[-1].startswith("vllm is ready after")
 
 
+def test_the_runs_of_a_sweep_share_a_server(vllm, tmp_path):
+    """Each run has an event loop of its own. The server goes on until another one is asked for, or the sweep ends."""
+    said = []
+
+    def one_run(spec, folder):
+        async def go():
+            async with kept.serve(spec, tmp_path / folder, said.append) as endpoint:
+                return endpoint, (await ask(endpoint, endpoint.api_key))[0]
+
+        return asyncio.run(go())
+
+    with kept.keeping():
+        first, again = one_run(vllm(), "a"), one_run(vllm(), "b")
+        assert first == again and first[1] == 200 and said[-1].startswith("vllm goes on serving")
+        assert not (tmp_path / "b").exists()
+        pids = facts(tmp_path / "a")["pids"]
+        os.kill(pids[0], signal.SIGKILL)  # it dies between two runs
+        assert is_gone(pids[0])
+        third = one_run(vllm(), "c")
+        assert third[1] == 200 and third[0] != first[0]
+        fourth = one_run(vllm(dtype="float16"), "d")
+        assert fourth[1] == 200
+        assert all(is_gone(pid) for pid in (*pids, *facts(tmp_path / "c")["pids"]))
+        running = facts(tmp_path / "d")["pids"]
+        assert not is_gone(running[0], seconds=0)
+    assert all(is_gone(pid) for pid in running)
+    assert one_run(vllm(), "e")[1] == 200  # outside, a run has its own
+    assert all(is_gone(pid) for pid in facts(tmp_path / "e")["pids"])
+
+
 def test_vllm_that_crashes_while_starting_is_one_line(vllm, tmp_path):
     async def go():
         async with servers.serve(vllm("crash"), tmp_path, lambda line: None):
@@ -162,7 +192,7 @@ def test_nothing_survives_a_killed_bench(vllm, tmp_path, number):
     code = f"""
 import asyncio, dataclasses, signal
 from pathlib import Path
-from harness.llm import servers
+from harness.llm import kept, servers
 from harness.spec import BackboneSpec, ServerSpec
 signal.signal(signal.SIGINT, signal.default_int_handler)
 spec = BackboneSpec(name="q", kind="vllm", model="m", window=64, server=ServerSpec(command={spec.server.command!r}))
