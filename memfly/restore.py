@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from harness.embed import Embedder
-from harness.locomo.schema import Conversation
+from harness.locomo.schema import Conversation, Turn
 from memfly.hierarchy import Hierarchy, Keyword, Topic
 from memfly.note import Note, embedding_text
 from memfly.topics import centroids
@@ -21,21 +24,29 @@ async def restored(tables: Tables, conversation: Conversation, embedder: Embedde
     each is a function of what the tables hold. KeyError for tables of another conversation.
     """
     turns = {turn.dia_id: turn for turn in conversation.turns}
-    place = {turn.dia_id: position for position, turn in enumerate(conversation.turns)}
     held = [[turns[dia_id] for dia_id in row["dia_ids"]] for row in tables["notes"]]
     contexts = [row["context"] for row in tables["notes"]]
     texts = [embedding_text(c, of) for c, of in zip(contexts, held, strict=True)] if embed_raw else contexts
     vectors = await embedder.encode([*texts, *(row["form"] for row in tables["keywords"])])
+    # In a thread: a long conversation takes 50 ms, in which other conversations' replies would wait.
+    return await asyncio.to_thread(_assembled, tables, conversation, held, vectors)
 
-    hierarchy = Hierarchy(embedder.dim)
+
+def _assembled(
+    tables: Tables, conversation: Conversation, held: Sequence[list[Turn]], vectors: np.ndarray
+) -> Hierarchy:
+    """held: the turns of each note. vectors: of the notes, then of the keywords, shape (notes + keywords, d)."""
+    place = {turn.dia_id: position for position, turn in enumerate(conversation.turns)}
+    of_notes, of_keywords = np.split(vectors, [len(held)])
+    hierarchy = Hierarchy(vectors.shape[1])
     keywords = [
         Keyword(row["id"], row["form"], vector, dict.fromkeys(row["notes"]))
-        for row, vector in zip(tables["keywords"], vectors[len(texts) :], strict=True)
+        for row, vector in zip(tables["keywords"], of_keywords, strict=True)
     ]
     ids = {keyword.form: keyword.id for keyword in keywords}
     notes = [
         Note(row["id"], of, row["context"], vector, dict.fromkeys(ids[form] for form in row["keywords"]))
-        for row, of, vector in zip(tables["notes"], held, vectors[: len(texts)], strict=True)
+        for row, of, vector in zip(tables["notes"], held, of_notes, strict=True)
     ]
     # An index keeps its vectors in the order in which notes were last written: that of their latest turns.
     written = sorted((note.id for note in notes), key=lambda note: place[notes[note].turns[-1].dia_id])
