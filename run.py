@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import sys
+from collections import Counter
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
@@ -162,7 +163,7 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
     shared = Path(spec.cache.path)
     cache = ReplyCache(folder.path / "replies" if spec.cache.mode == "off" else shared, spec.cache.mode, folder.run_id)
     embedder = build_embedder(spec.embedder, shared, readonly=spec.cache.mode == "replay")
-    memories = shared_memories(spec, system, folder.run_id)
+    memories = shared_memories(spec, system, folder.run_id, folder.path.name)
     try:
         replay = spec.cache.mode == "replay"  # starts nothing and needs no key
         server = nullcontext(Endpoint(None, None)) if replay else serve(spec.backbone, folder.path / "logs", say)
@@ -205,9 +206,10 @@ def table_facts(spec, system, dataset, built, facts, overrides) -> dict[str, Any
 
     lines = header_lines(spec, system, dataset, facts)
     lines += sorted({f"memory: {notice}" for one in built for notice in one["notices"]})
-    if shared := sum("shared_from" in one for one in built):
-        some = "" if shared == len(built) else f" ({shared} of {len(built)} conversations)"
-        lines.append(f"memory shared with another run: built once{some}")
+    shared = Counter(one["shared_from"] for one in built if "shared_from" in one)
+    for run, count in sorted(shared.items()):
+        some = "" if count == len(built) else f", {count} of {len(built)} conversations"
+        lines.append(f"memory: shared with {run}{some}; its building counts as replies from the cache")
     changed = [text.lstrip("+~") for text in overrides if text.lstrip("+~").startswith(OURS) and not is_grid(text)]
     if changed:
         lines.append(f"set for this run: {' '.join(changed)}")

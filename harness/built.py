@@ -37,12 +37,14 @@ FORMAT = 1
 @dataclass(frozen=True)
 class StoredMemory:
     """tables: name -> its JSON lines. built: the facts of built.json. too_long: the texts of its building that the
-    embedder saw only the beginning of. run_id: the run that built it."""
+    embedder saw only the beginning of. run_id, run: the run that built it, its id and its folder's name (the same for
+    every life of a run, which run.fresh=true begins anew)."""
 
     tables: Mapping[str, str]
     built: dict[str, Any]
     too_long: tuple[str, ...]
     run_id: str
+    run: str
 
     def rows(self) -> dict[str, list[dict[str, Any]]]:
         return {name: [json.loads(row) for row in text.split("\n") if row] for name, text in self.tables.items()}
@@ -85,9 +87,10 @@ class SharedMemories:
     RecordError: the folder cannot be read or written.
     """
 
-    def __init__(self, folder: Path, spec: RunSpec, system: type[MemorySystem], run_id: str):
+    def __init__(self, folder: Path, spec: RunSpec, system: type[MemorySystem], run_id: str, run: str):
         self.folder = folder
         self.run_id = run_id
+        self.run = run
         self.notices: list[str] = []
         self.active = system.restore is not MemorySystem.restore
         self._spec = spec
@@ -137,7 +140,7 @@ class SharedMemories:
                     raise ValueError(f"{name} is not what was written")
             built = json.loads(content.pop("built.json"))
             tables = {name.removesuffix(".jsonl"): text.decode() for name, text in content.items()}
-            return StoredMemory(tables, built, tuple(built.pop("too_long")), manifest["run_id"])
+            return StoredMemory(tables, built, tuple(built.pop("too_long")), manifest["run_id"], manifest["run"])
         except (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError) as error:
             self._set_aside(place, str(error) or type(error).__name__)
             return None
@@ -165,7 +168,8 @@ class SharedMemories:
                 for name, text in texts.items():
                     write_atomic(made / name, text)
                 files = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
-                manifest = {"format": FORMAT, "run_id": self.run_id, "system": self._spec.system, "files": files}
+                writer = {"run_id": self.run_id, "run": self.run, "system": self._spec.system}
+                manifest = {"format": FORMAT, **writer, "files": files}
                 write_atomic(made / "manifest.json", dumps(manifest, indent=True) + "\n")
                 os.rename(made, place)
         except Timeout:
@@ -196,13 +200,13 @@ class SharedMemories:
         self.notices.append(f"a shared memory was damaged ({why}), set aside as {target} and built again")
 
 
-def shared_memories(spec: RunSpec, system: type[MemorySystem], run_id: str) -> SharedMemories | None:
+def shared_memories(spec: RunSpec, system: type[MemorySystem], run_id: str, run: str) -> SharedMemories | None:
     """The store a run uses, or None: under cache.mode=use alone. off and refresh ask everything themselves, and an
     archive that is replayed holds every reply.
 
     cache.mode=refresh replaces replies that stored memories were made of, so it forgets these.
     """
-    memories = SharedMemories(Path(spec.cache.path) / "memories", spec, system, run_id)
+    memories = SharedMemories(Path(spec.cache.path) / "memories", spec, system, run_id, run)
     if spec.cache.mode == "refresh":
         memories.forget()
     used = spec.run.share_memory and spec.cache.mode == "use" and memories.active

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from harness.built import SharedMemories
+from harness.built import SharedMemories, StoredMemory
 from harness.errors import ConfigError, EndpointError, RecordError, ReplyError
 from harness.llm.types import ChatModel, Meter, Usage
 from harness.locomo.schema import Dataset, Question, Sample
@@ -197,7 +197,7 @@ class _Runner:
             return None  # this run's own replies may still give the memory that it had
         self.parts.embedder.too_long.update(stored.too_long)
         own = stored.run_id == memories.run_id
-        facts = held or (stored.built if own else shared_values(stored.built, stored.run_id))
+        facts = held or (stored.built if own else shared_values(stored, memories.run))
         asked = await self._first_calls(sample)
         built = facts if _PROBE in facts["purposes"] else with_calls(facts, asked)
         self._written(sample, stored.tables, built)
@@ -380,11 +380,13 @@ def with_calls(built: dict[str, Any], meter: Meter) -> dict[str, Any]:
     }
 
 
-def shared_values(built: dict[str, Any], run_id: str) -> dict[str, Any]:
-    """built.json of a memory that another run paid for: its calls count as replies from the cache."""
-    usage = built["usage"]
+def shared_values(stored: StoredMemory, run: str) -> dict[str, Any]:
+    """built.json, in run `run`, of a memory that another one paid for, or an earlier life of this one (run.fresh=true):
+    its calls count as replies from the cache."""
+    usage = stored.built["usage"]
     paid = {"computed_calls": 0, "cached_calls": usage["calls"], "usd": 0.0}
-    return built | {"usage": usage | paid, "shared_from": run_id}
+    named = {"shared_from": stored.run} if stored.run != run else {}
+    return stored.built | {"usage": usage | paid} | named
 
 
 def usage_values(meter: Meter) -> dict[str, Any]:

@@ -120,7 +120,9 @@ class Bench:
         self.built: list[dict[str, Any]] = []
 
     def _parts(self, cache: ReplyCache) -> Parts:
-        memories = SharedMemories(self.shared, self.spec, self.system, cache.run_id) if self.shared else None
+        memories = None
+        if self.shared:
+            memories = SharedMemories(self.shared, self.spec, self.system, cache.run_id, self.path.name)
         spec = self.spec
         chat = Chat(spec.backbone, cache, self.transport, counter(spec.backbone))
 

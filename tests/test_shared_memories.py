@@ -27,7 +27,6 @@ LIVELY = (
     "dataset.max_sessions=2",
     "dataset.max_questions=6",
 )
-SHARED = "memory shared with another run: built once"
 
 
 def results(tmp_path, label):
@@ -49,6 +48,10 @@ def the_run(tmp_path, label):
     return folder
 
 
+def shared_lines(metrics):
+    return [line for line in metrics["table"]["lines"] if line.startswith("memory: shared with ")]
+
+
 def stored(tmp_path):
     """Folders of the sound memories, that of sample-1 first."""
     found = [path.parent for path in (tmp_path / "cache" / "memories").glob("*/*/manifest.json")]
@@ -58,21 +61,22 @@ def stored(tmp_path):
 def test_ablations_of_retrieval_share_a_memory_and_no_number_tells(run_door, tmp_path):
     run_door(*LIVELY, check=0)
     first = results(tmp_path, "memfly")
-    paid_by = json.loads((the_run(tmp_path, "memfly") / "manifest.json").read_text())["run_id"]
+    paid_by = the_run(tmp_path, "memfly").name
     places = stored(tmp_path)
-    assert len(places) == 2 and SHARED not in first[0]["table"]["lines"]
+    assert len(places) == 2 and not shared_lines(first[0])
 
     run_door(*LIVELY, "ablation=no_topic", check=0)
     metrics, answers, built, tables = results(tmp_path, "memfly-no_topic")
     assert stored(tmp_path) == places
     assert {facts["usage"]["computed_calls"] for facts in built.values()} == {0}
     assert {facts["shared_from"] for facts in built.values()} == {paid_by}
-    assert SHARED in metrics["table"]["lines"]
+    (line,) = shared_lines(metrics)
+    assert line == f"memory: shared with {paid_by}; its building counts as replies from the cache"
 
     (tmp_path / "runs").rename(tmp_path / "with")
     run_door(*LIVELY, "ablation=no_topic", "run.share_memory=false", check=0)
     alone = results(tmp_path, "memfly-no_topic")
-    metrics["table"]["lines"].remove(SHARED)
+    metrics["table"]["lines"].remove(line)
     assert {**metrics, "usage": {}} == {**alone[0], "usage": {}}
     assert metrics["usage"]["calls"] == alone[0]["usage"]["calls"]
     for mine, other in zip(answers, alone[1], strict=True):
@@ -88,7 +92,7 @@ def test_what_changes_the_building_shares_nothing(run_door, tmp_path):
     run_door(*LIVELY, check=0)
     run_door(*LIVELY, "ablation=no_link", check=0)
     metrics, _, built, _ = results(tmp_path, "memfly-no_link")
-    assert SHARED not in metrics["table"]["lines"]
+    assert not shared_lines(metrics)
     assert not any("shared_from" in facts for facts in built.values())
     assert len(stored(tmp_path)) == 4
 
@@ -110,7 +114,7 @@ def test_a_damaged_memory_is_set_aside_said_and_built_again(run_door, tmp_path, 
     assert tables == first[3]
     assert ["shared_from" in built[place.name] for place in (one, two)] == [False, True]
     lines = metrics["table"]["lines"]
-    assert f"{SHARED} (1 of 2 conversations)" in lines
+    assert "1 of 2 conversations" in shared_lines(metrics)[0]
     assert [
         line
         for line in lines
@@ -127,15 +131,14 @@ def test_modes(tmp_path):
     def opened(mode="use", **run):
         folder.mkdir(parents=True, exist_ok=True)
         return shared_memories(
-            replace(spec, cache=CacheSpec(mode=mode, path=str(tmp_path)), run=RunOptions(**run)), system, "me"
+            replace(spec, cache=CacheSpec(mode=mode, path=str(tmp_path)), run=RunOptions(**run)), system, "me", "run"
         )
 
     assert opened() is not None
     assert opened(share_memory=False) is opened("off") is opened("replay") is None and folder.exists()
     assert opened("refresh") is None and not folder.exists()  # the replies it was made of are being replaced
-    assert (
-        shared_memories(replace(spec, cache=CacheSpec(path=str(tmp_path))), Stub, "me") is None
-    )  # it cannot be restored
+    here = replace(spec, cache=CacheSpec(path=str(tmp_path)))
+    assert shared_memories(here, Stub, "me", "run") is None  # it cannot be restored
 
 
 def test_the_hash_knows_all_a_memory_is_made_from(monkeypatch):
@@ -200,7 +203,9 @@ class Kept(Stub):
 
 def store(tmp_path, run_id="me", system=Kept):
     spec, _ = composed("memfly", *SMALL)
-    return SharedMemories(tmp_path / "memories", replace(spec, system="memfly.system:MemFly"), system, run_id)
+    return SharedMemories(
+        tmp_path / "memories", replace(spec, system="memfly.system:MemFly"), system, run_id, f"folder of {run_id}"
+    )
 
 
 TALK = Bench("memfly", Path()).dataset.samples[0].conversation
