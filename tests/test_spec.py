@@ -105,6 +105,8 @@ def test_an_unknown_option_lists_the_known_ones():
 def test_what_a_started_server_is_told_is_part_of_the_identity():
     told = BackboneSpec(name="q", kind="vllm", model="m", window=10, server=ServerSpec(args=["--quantization=fp8"]))
     plain = dataclasses.replace(told, server=ServerSpec())
-    moved = dataclasses.replace(told, server=ServerSpec(args=["--quantization=fp8"], tensor_parallel=2, command="/other/vllm"))
+    moved = dataclasses.replace(
+        told, server=ServerSpec(args=["--quantization=fp8"], tensor_parallel=2, command="/other/vllm")
+    )
     assert identity_hash(told) != identity_hash(plain)
     assert identity_hash(told) == identity_hash(moved)

@@ -85,6 +85,7 @@ class BenchSweeper(BasicSweeper):
     def _announce(names: Sequence[str], ready: Mapping[int, Prepared]) -> None:
         """Print what the whole sweep will take and, where it is paid for, have it allowed."""
         from harness.approve import approve, terminal
+        from harness.llm.servers import download_note
         from harness.prepare import sweep_total
 
         if not ready:
@@ -96,6 +97,9 @@ class BenchSweeper(BasicSweeper):
         lines.append(f"  together (nothing cached): {total.text()}")
         if shared:
             lines.append(f"  {shared} memories are shared by several jobs and counted once")
+        replayed = [one.spec.cache.mode == "replay" for one in ready.values()]
+        notes = dict.fromkeys(download_note(one.spec.backbone) for one in ready.values()) if not all(replayed) else {}
+        lines += [f"  {note}" for note in notes if note]
         print("\n".join(lines), file=sys.stderr, flush=True)
         options = next(iter(ready.values())).spec.run
         if not all(one.plan_only for one in ready.values()):
