@@ -123,8 +123,15 @@ class SharedMemories:
         await asyncio.to_thread(self._write, self._place(conversation), tables, facts)
 
     def forget(self) -> None:
-        """Remove every stored memory: the replies they were made of are about to be replaced."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove the stored memories of this run's model: replies they were made of are about to be replaced. (Of every
+        system: an ablation's extractions are those of the whole.)"""
+        for file in self.folder.glob("*/*/manifest.json"):
+            try:
+                model = json.loads(file.read_bytes())["model"]
+            except (OSError, ValueError, KeyError, TypeError):
+                model = self._spec.backbone.model  # damaged: no loss
+            if model == self._spec.backbone.model:
+                shutil.rmtree(file.parent, ignore_errors=True)
 
     def _place(self, conversation: Conversation) -> Path:
         return self.folder / build_hash(self._spec, self._system, conversation) / safe_name(conversation.sample_id)
@@ -168,8 +175,8 @@ class SharedMemories:
                 for name, text in texts.items():
                     write_atomic(made / name, text)
                 files = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
-                writer = {"run_id": self.run_id, "run": self.run, "system": self._spec.system}
-                manifest = {"format": FORMAT, **writer, "files": files}
+                of = {"run_id": self.run_id, "run": self.run, "model": self._spec.backbone.model}
+                manifest = {"format": FORMAT, **of, "files": files}
                 write_atomic(made / "manifest.json", dumps(manifest, indent=True) + "\n")
                 os.rename(made, place)
         except Timeout:
@@ -204,7 +211,7 @@ def shared_memories(spec: RunSpec, system: type[MemorySystem], run_id: str, run:
     """The store a run uses, or None: under cache.mode=use alone. off and refresh ask everything themselves, and an
     archive that is replayed holds every reply.
 
-    cache.mode=refresh replaces replies that stored memories were made of, so it forgets these.
+    cache.mode=refresh replaces replies that stored memories of its model were made of, so it forgets these.
     """
     memories = SharedMemories(Path(spec.cache.path) / "memories", spec, system, run_id, run)
     if spec.cache.mode == "refresh":

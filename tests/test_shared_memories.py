@@ -126,7 +126,7 @@ def test_a_damaged_memory_is_set_aside_said_and_built_again(run_door, tmp_path, 
 
 def test_modes(tmp_path):
     spec, system = composed("memfly")
-    folder = tmp_path / "memories" / "hash" / "sample-1"
+    folder = tmp_path / "memories" / "hash"
 
     def opened(mode="use", **run):
         folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,14 @@ def test_modes(tmp_path):
 
     assert opened() is not None
     assert opened(share_memory=False) is opened("off") is opened("replay") is None and folder.exists()
-    assert opened("refresh") is None and not folder.exists()  # the replies it was made of are being replaced
+    for model in ("scripted", "other"):
+        (folder / model).mkdir()
+        (folder / model / "manifest.json").write_text(json.dumps({"model": model}))
+    spec = replace(spec, backbone=replace(spec.backbone, model="scripted"))
+    assert opened("refresh") is None
+    assert [path.name for path in folder.iterdir()] == [
+        "other"
+    ]  # the replies that the first was made of are being replaced
     here = replace(spec, cache=CacheSpec(path=str(tmp_path)))
     assert shared_memories(here, Stub, "me", "run") is None  # it cannot be restored
 
