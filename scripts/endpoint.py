@@ -5,7 +5,12 @@
 
 So the whole client path is exercised: transport, concurrency, retries, time. The first line printed is
 "listening on http://127.0.0.1:PORT/v1". GET /stats tells what was asked of it: calls, errors, the sum of the calls'
-latencies in seconds (what a client without any concurrency would have waited), the most calls in flight at once.
+latencies in seconds (what a client without any concurrency would have waited), the most calls in flight at once, the
+faults that were met by kind.
+
+    python scripts/endpoint.py --faults 0.2 --seed 3
+
+lets that share of the requests meet a fault (scripts/faults.py), the same ones each time.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ import argparse
 import asyncio
 import dataclasses
 import ipaddress
+import json
 import signal
 import sys
 import time
@@ -26,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness.llm.scripted import reply_for
 from harness.llm.tokens import estimate
+from scripts.faults import Faults, Settings, add_options, seconds, settings_of
 
 MODEL = "scripted"
 _MAX_BODY = 16 * 2**20
@@ -40,24 +47,26 @@ class Stats:
     max_in_flight: int = 0
 
 
-def build_app(latency_s: float) -> web.Application:
+def build_app(latency_s: float, settings: Settings | None = None) -> web.Application:
     """The endpoint; every reply takes at least `latency_s` seconds from the request's arrival."""
     stats = Stats()
+    faults = Faults(settings or Settings())
 
-    async def chat(request: web.Request) -> web.Response:
+    async def chat(request: web.Request) -> web.StreamResponse:
         began = time.perf_counter()
         stats.in_flight += 1
         stats.max_in_flight = max(stats.max_in_flight, stats.in_flight)
         try:
             try:
-                reply = complete(await request.json(), number=stats.calls)
+                body = await request.read()
+                reply = complete(json.loads(body), number=stats.calls)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 stats.errors += 1
                 return web.json_response({"error": {"message": f"bad request: {error!r}", "code": 400}}, status=400)
             stats.calls += 1
             await asyncio.sleep(began + latency_s - time.perf_counter())
             stats.latency_sum_s += time.perf_counter() - began
-            return web.json_response(reply)
+            return await faults.answer(request, body, reply)
         finally:
             stats.in_flight -= 1
 
@@ -68,7 +77,7 @@ def build_app(latency_s: float) -> web.Application:
         return web.json_response({"status": "ok"})
 
     async def tell(request: web.Request) -> web.Response:
-        return web.json_response(dataclasses.asdict(stats))
+        return web.json_response(dataclasses.asdict(stats) | {"faults": dict(faults.counts)})
 
     app = web.Application(client_max_size=_MAX_BODY)
     app.add_routes(
@@ -104,8 +113,10 @@ def complete(body: dict[str, Any], *, number: int) -> dict[str, Any]:
     }
 
 
-async def run(host: str, port: int, latency_s: float) -> None:
-    runner = web.AppRunner(build_app(latency_s), access_log=None)
+async def run(host: str, port: int, latency_s: float, settings: Settings) -> None:
+    # A client that left is not waited for, neither at once nor when the endpoint ends.
+    app = build_app(latency_s, settings)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, host, port, backlog=1024)
     await site.start()
@@ -127,21 +138,15 @@ def loopback(text: str) -> str:
     raise argparse.ArgumentTypeError(f"{text} is not a loopback address; the endpoint has no key, so 127.0.0.1 only")
 
 
-def seconds(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < 3600:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 3600 seconds")
-    return value
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="The scripted stand-in (no language model) over HTTP.")
     parser.add_argument("--latency", type=seconds, default=0.0, help="seconds a reply takes (default 0)")
     parser.add_argument("--port", type=int, default=0, help="0: a free one")
     parser.add_argument("--host", type=loopback, default="127.0.0.1", help="a loopback address")
+    add_options(parser)
     options = parser.parse_args()
     try:
-        asyncio.run(run(options.host, options.port, options.latency))
+        asyncio.run(run(options.host, options.port, options.latency, settings_of(options)))
     except OSError as error:
         parser.exit(2, f"cannot listen on {options.host}:{options.port}: {error.strerror}; give another --port\n")
 
