@@ -144,6 +144,7 @@ class Bench:
             try:
                 self.built = await run(parts, folder, progress)
             finally:
+                await parts.chat.aclose()
                 await parts.embedder.aclose()
 
         with RunFolder(self.path / "run", "identity", {}) as folder:
@@ -185,6 +186,7 @@ class Bench:
                     list(rows)
                 return found, services
             finally:
+                await parts.chat.aclose()
                 await parts.embedder.aclose()
 
         cache = ReplyCache(self.path / "cache", "use", "contract")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
-from harness.errors import BenchError
+from harness.errors import BenchError, ConfigError
 from harness.spec import BackboneSpec
 
 _PIECE = re.compile(r"[A-Za-z]{1,5}|[0-9]|\n+|[^\sA-Za-z0-9]")
@@ -37,13 +37,15 @@ class TokenCounter:
 def counter(spec: BackboneSpec) -> TokenCounter:
     """The counter that `spec.tokenizer` names, if it can be had offline; else the estimate.
 
-    No endpoint is asked: a /tokenize request per count would cost more than many of the calls it measures.
+    ConfigError: a kind of counter that is not known. No endpoint is asked: a /tokenize request per count would cost more than many of the calls it measures.
     """
     kind, _, name = spec.tokenizer.partition(":")
-    if kind == "llamacpp":
-        count = _llamacpp(spec)
-    else:
-        count = {"tiktoken": _tiktoken, "hf": _hf}[kind](name) if kind in ("tiktoken", "hf") else None
+    makers = {"llamacpp": lambda _: _llamacpp(spec), "tiktoken": _tiktoken, "hf": _hf, "estimate": lambda _: None}
+    if kind not in makers:
+        raise ConfigError(
+            f"backbone.tokenizer={spec.tokenizer!r} is none of estimate, llamacpp, tiktoken:<encoding>, hf:<name>"
+        )
+    count = makers[kind](name)
     return TokenCounter("estimate", estimate) if count is None else TokenCounter(spec.tokenizer, count)
 
 

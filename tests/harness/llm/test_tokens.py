@@ -3,7 +3,9 @@ import builtins
 import pytest
 from llm_fakes import backbone
 
+from harness.errors import ConfigError
 from harness.llm.tokens import counter, estimate
+from harness.spec import BackboneSpec
 
 
 @pytest.mark.parametrize(
@@ -52,3 +54,8 @@ def test_the_vocabulary_of_the_weights_counts(monkeypatch):
     monkeypatch.setattr("harness.llm.server_llamacpp.vocab_counter", lambda spec: len)
     counted = counter(backbone(kind="llamacpp", tokenizer="llamacpp"))
     assert counted.name == "llamacpp" and counted("abc") == 3
+
+
+def test_an_unknown_counter_is_refused():
+    with pytest.raises(ConfigError, match="backbone.tokenizer='titktoken:o200k_base' is none of estimate"):
+        counter(BackboneSpec(name="b", kind="openai", model="m", window=10, tokenizer="titktoken:o200k_base"))
