@@ -57,5 +57,5 @@ def test_the_vocabulary_of_the_weights_counts(monkeypatch):
 
 
 def test_an_unknown_counter_is_refused():
-    with pytest.raises(ConfigError, match="backbone.tokenizer='titktoken:o200k_base' is none of estimate"):
+    with pytest.raises(ConfigError, match=r"backbone.tokenizer='titktoken:o200k_base' is none of estimate"):
         counter(BackboneSpec(name="b", kind="openai", model="m", window=10, tokenizer="titktoken:o200k_base"))
