@@ -2,8 +2,8 @@
 
 When an endpoint is down for good the run must stop with everything kept; when one request keeps failing alone it is
 that question's error. So a request that is out of retries is fatal if it never reached the endpoint ("unreachable"),
-or if nothing at all succeeded while it was tried and either another request failed in that time too or it is the
-third in a row to run out.
+or if nothing at all succeeded since its first try failed and either another request failed in its time too or it is
+the third in a row to run out. What succeeded before that failure says nothing of an endpoint that is down since.
 """
 
 from __future__ import annotations
@@ -109,6 +109,8 @@ class Retrier:
                 raise EndpointError(failure.kind, failure.message, fatal=failure.fatal) from None
             own += 1
             self._failures += 1
+            if own == 1 and self.retries:
+                successes = self._successes
             if failure.retry_after is not None and failure.retry_after > MAX_RETRY_AFTER_S:
                 raise EndpointError(
                     failure.kind,

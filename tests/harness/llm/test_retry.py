@@ -124,6 +124,24 @@ def test_all_requests_failing_together_is_fatal_at_once():
     assert [error.fatal for error in asyncio.run(main())] == [True] * 4
 
 
+def test_the_last_requests_of_a_run_are_no_errors_of_their_own_when_the_endpoint_goes():
+    """They began while others still succeeded: that says nothing of the time since they failed."""
+
+    async def main():
+        layer, gone = retrier(Clock(), retries=2), asyncio.Event()
+
+        async def fails():
+            await gone.wait()
+            raise SERVER
+
+        last = [asyncio.ensure_future(layer.run(fails)) for _ in range(2)]
+        await layer.run(tries("ok"))
+        gone.set()
+        return await asyncio.gather(*last, return_exceptions=True)
+
+    assert [error.fatal for error in asyncio.run(main())] == [True, True]
+
+
 def test_a_failing_request_among_succeeding_ones_is_not_fatal():
     async def main():
         layer = retrier(Clock(), retries=2)
