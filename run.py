@@ -8,7 +8,6 @@ import re
 import shlex
 import signal
 import sys
-from collections import Counter
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
@@ -29,19 +28,6 @@ from harness.errors import BenchError, ConfigError, ThresholdError
 def say(line: str) -> None:
     """A line for the person at the terminal; results alone go to standard output."""
     print(line, file=sys.stderr, flush=True)
-
-
-OURS = (
-    "memory.",
-    "protocol.",
-    "embedder.",
-    "backbone.model",
-    "backbone.sampling",
-    "dataset.gold",
-    "experiment=",
-    "limits=",
-)
-"""Overrides after which a run is no longer the system a paper's figure is for."""
 
 
 def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
@@ -75,6 +61,7 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
         if prepared.priced:
             approve(prepared.plan.total, yes=spec.run.assume_yes, max_usd=spec.run.max_usd, ask=terminal())
 
+    from eval.run_report import judge_again, objective, report
     from harness.records import RunFolder
     from harness.run_facts import by_code, manifest_values
 
@@ -100,6 +87,7 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
 def work(spec, system, dataset, protocol, folder, overrides) -> None:
     """Build, ask, aggregate, write. Leaves status.json telling how it ended, whatever happens."""
     from eval.aggregate import aggregate, failures, memory_totals
+    from eval.run_report import table_facts, table_options
     from eval.table import markdown
     from harness.run_facts import code_lines, overall_usage
 
@@ -198,83 +186,6 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
         await embedder.aclose()
         cache.close()
         loop.remove_signal_handler(signal.SIGTERM)
-
-
-def table_facts(spec, system, dataset, built, facts, overrides) -> dict[str, Any]:
-    """What a table needs beside the figures; kept in metrics.json, so that a finished run prints it again."""
-    from harness.run_facts import header_lines
-
-    lines = header_lines(spec, system, dataset, facts)
-    lines += sorted({f"memory: {notice}" for one in built for notice in one["notices"]})
-    shared = Counter(one["shared_from"] for one in built if "shared_from" in one)
-    for run, count in sorted(shared.items()):
-        some = "" if count == len(built) else f", {count} of {len(built)} conversations"
-        lines.append(f"memory: shared with {run}{some}; its building counts as replies from the cache")
-    changed = [text.lstrip("+~") for text in overrides if text.lstrip("+~").startswith(OURS) and not is_grid(text)]
-    if changed:
-        lines.append(f"set for this run: {' '.join(changed)}")
-    whole = not changed and dataset.fingerprint.is_locomo10 and dataset.n_questions == dataset.fingerprint.questions
-    comparable = {"backbone": spec.backbone.name, "label": spec.label, "protocol": spec.protocol.name}
-    return {"title": spec.label, "lines": lines, "comparable": comparable | {"full_locomo10": whole}}
-
-
-def is_grid(override: str) -> bool:
-    """Whether it chooses an experiment that only lists runs (conf/experiment/table1.yaml) and sets nothing in them."""
-    key, _, name = override.partition("=")
-    file = Path(__file__).parent / "conf" / "experiment" / f"{name}.yaml"
-    return key == "experiment" and file.is_file() and set(OmegaConf.load(file)) <= {"hydra"}
-
-
-def table_options(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of eval.table's renderers from the facts kept in metrics.json."""
-    from eval.published import reference_for
-
-    facts = metrics["table"]
-    return {
-        "header_lines": facts["lines"],
-        "title": facts["title"],
-        "reference": reference_for(**facts["comparable"]),
-        "failures": facts["failures"],
-    }
-
-
-def judge_again(folder, max_error_rate: float) -> None:
-    """The verdict on a run that has ended, under the threshold of now: its figures stay what they are."""
-    from eval.aggregate import failures
-    from eval.table import markdown
-
-    metrics = folder.read_metrics()
-    reasons = failures(metrics, max_error_rate)
-    if list(reasons) != metrics["table"]["failures"]:
-        metrics["table"]["failures"] = list(reasons)
-        folder.write_results(metrics, markdown(metrics, **table_options(metrics)))
-        folder.status.amend("failed" if reasons else "finished", "; ".join(reasons))
-
-
-def objective(folder, name: str) -> float:
-    """The micro average that a sweeper optimises."""
-    micro = folder.read_metrics()["micro"]
-    if micro.get(name) is None:
-        known = ", ".join(key for key, value in micro.items() if value is not None)
-        raise ConfigError(f"run.objective={name} is no figure of this run; it has: {known}")
-    return micro[name]
-
-
-def report(folder, path: Path) -> str:
-    """Print the stored table and where the records are; raise if the run failed its threshold."""
-    from rich.console import Console
-
-    from eval.table import render
-
-    metrics = folder.read_metrics()
-    Console(width=None if sys.stdout.isatty() else 120).print(render(metrics, **table_options(metrics)))
-    print(f"records: {path}")
-    status = folder.read_status()
-    if status["state"] == "failed":
-        raise ThresholdError(
-            f"{path}: {status['message']}; the records are complete; run.fresh=true cache.mode=refresh asks everything anew"
-        )
-    return str(path)
 
 
 def grid_command() -> str:

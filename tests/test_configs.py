@@ -176,7 +176,7 @@ def test_full_context_keeps_its_window_under_small_limits():
 
 def test_an_experiment_that_only_lists_runs_changes_none_of_them():
     """Published values stay beside the runs of a grid, and leave those of an experiment that sets something."""
-    from run import is_grid
+    from eval.run_report import is_grid
 
     grids = [path.stem for path in (CONF / "experiment").glob("*.yaml") if is_grid(f"experiment={path.stem}")]
     assert sorted(grids) == ["i_max", "k_cand", "k_final", "table1", "table2", "table3", "thresholds"]
