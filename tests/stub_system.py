@@ -1,4 +1,5 @@
-"""The smallest memory system there can be: the last k turns. For tests of what surrounds a memory."""
+"""The smallest memory system that keeps every contract: the last k turns. For tests of what surrounds a memory, and to
+begin a new one from (README, "How to add")."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,13 +15,16 @@ class StubConfig:
 
 class Stub(MemorySystem):
     Config: ClassVar[type] = StubConfig
+    turns = None
 
     async def ingest(self, conversation):
         self.turns = conversation.turns
 
     async def recall(self, query, meter):
+        if self.turns is None:
+            raise RuntimeError("recall before ingest")
         items = tuple(
-            EvidenceItem(text=turn.full_text, dia_ids=(turn.dia_id,), rank=rank, score=1.0, date=turn.date_time)
+            EvidenceItem(turn.full_text, (turn.dia_id,), rank, score=1.0, date=turn.date_time, paths=("recent",))
             for rank, turn in enumerate(self.turns[-self.config.k :], 1)
         )
         return Evidence("\n".join(item.text for item in items), items)
