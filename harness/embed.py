@@ -86,7 +86,10 @@ class Embedder:
 
     async def aclose(self) -> None:
         """Let the worker finish and close the cache. No `encode` afterwards."""
-        self._worker.submit(self._close)
+        try:
+            self._worker.submit(self._close)
+        except RuntimeError:  # Python itself is ending (a second Ctrl-C), and has ended its threads before
+            return
         await asyncio.to_thread(self._worker.shutdown)
 
     def _work(self) -> None:

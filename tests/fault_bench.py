@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -99,3 +100,22 @@ class OverHttp(Bench):
             retrier=Retrier(RETRIES, clock=clock, sleep=clock.sleep, jitter=lambda: 0.0),
         )
         return replace(super()._parts(cache), chat=chat)
+
+
+def comparable(folder: Path) -> tuple[dict[str, Any], dict[tuple, dict[str, Any]], dict[str, bytes]]:
+    """Metrics, answers and memories without times. A question that ran out of tries before the endpoint was known to be
+    gone has an error record, and one more since it was asked again: the later one counts."""
+    metrics = json.loads((folder / "metrics.json").read_text())
+    answers = {}
+    for line in (folder / "answers.jsonl").read_text().split("\n"):
+        if line:
+            record = json.loads(line)
+            key = (record["sample_id"], record["qa_index"], record["trial"])
+            assert key not in answers or answers[key]["error"]["kind"] == "server"
+            answers[key] = record
+    for value in (metrics, metrics["memory"], *answers.values()):
+        for told in ("latency_s", "wall_s", "code"):  # somebody may work on the code while its tests run
+            value.pop(told, None)
+    metrics["table"]["lines"] = [line for line in metrics["table"]["lines"] if not line.startswith("answers made by")]
+    memory = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("memory/*/*.jsonl")}
+    return metrics, answers, memory

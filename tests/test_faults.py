@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 from contract_bench import NAMES, SMALL, STAND_INS, Bench
-from fault_bench import OverHttp, served, settings, stats
+from fault_bench import OverHttp, comparable, served, settings, stats
 
 from eval.aggregate import aggregate, memory_totals
 from harness.run_facts import overall_usage
@@ -143,25 +143,6 @@ def undisturbed(tmp_path_factory):
         subprocess.run([*command, f"cache.path={place}/cache"], check=True, capture_output=True, cwd=root)
         (folder,) = (place / "runs").glob("[!.]*")
         return comparable(folder), stats(url)["calls"]
-
-
-def comparable(folder):
-    """Metrics, answers and memories without times. A question that ran out of tries before the endpoint was known to be
-    gone has an error record, and one more since it was asked again: the later one counts."""
-    metrics = json.loads((folder / "metrics.json").read_text())
-    answers = {}
-    for line in (folder / "answers.jsonl").read_text().split("\n"):
-        if line:
-            record = json.loads(line)
-            key = (record["sample_id"], record["qa_index"], record["trial"])
-            assert key not in answers or answers[key]["error"]["kind"] == "server"
-            answers[key] = record
-    for value in (metrics, metrics["memory"], *answers.values()):
-        for told in ("latency_s", "wall_s", "code"):  # somebody may work on the code while its tests run
-            value.pop(told, None)
-    metrics["table"]["lines"] = [line for line in metrics["table"]["lines"] if not line.startswith("answers made by")]
-    memory = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("memory/*/*.jsonl")}
-    return metrics, answers, memory
 
 
 def stopped(done, folder, *words):
