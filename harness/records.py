@@ -14,8 +14,8 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,8 @@ class RunFolder:
         if hasattr(self, "status"):
             self.status.close()
         if hasattr(self, "_answers_file"):
-            self._answers_file.close()
+            with suppress(OSError):  # what found no room was said when it was to be written
+                self._answers_file.close()
         self._lock.release()
 
     def __enter__(self) -> RunFolder:
@@ -110,23 +111,20 @@ class RunFolder:
 
     def append_answer(self, record: dict[str, Any]) -> None:
         """Append one answer and flush it to the disk, so that a kill loses no finished question."""
-        try:
+        with _writing(self.path / "answers.jsonl"):
             self._answers_file.write(dumps(record) + "\n")
             self._answers_file.flush()
             os.fsync(self._answers_file.fileno())
-        except OSError as error:
-            raise RecordError(
-                f"{self.path / 'answers.jsonl'}: cannot be written ({error.strerror}); make room, then start again"
-            ) from error
         self.answers[_key(record)] = record
 
     def write_memory(self, sample_id: str, tables: Mapping[str, str], built: dict) -> None:
         """Write a complete memory, its tables as `table_texts` gives them; built.json comes last and marks it complete."""
         folder = self.path / "memory" / safe_name(sample_id)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in tables.items():
-            write_atomic(folder / f"{name}.jsonl", text)
-        write_atomic(folder / "built.json", dumps(built, indent=True))
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in tables.items():
+                write_atomic(folder / f"{name}.jsonl", text)
+            write_atomic(folder / "built.json", dumps(built, indent=True))
 
     def changed_tables(self, sample_id: str, tables: Mapping[str, str]) -> list[str]:
         """Names of the tables that differ from those of the complete memory that is here; none where there is none."""
@@ -142,7 +140,8 @@ class RunFolder:
         return _read_json(self.path / "memory" / safe_name(sample_id) / "built.json")
 
     def write_status(self, state: str, message: str = "", **facts: Any) -> None:
-        self.status.write(state, message, answered=len(self.answers), **facts)
+        with _writing(self.status.path):
+            self.status.write(state, message, answered=len(self.answers), **facts)
 
     def heartbeat(self) -> None:
         """Bring status.json up to date. An account that cannot be written is no reason to end a run."""
@@ -156,8 +155,9 @@ class RunFolder:
         return _read_json(self.path / "metrics.json")
 
     def write_results(self, metrics: dict[str, Any], table: str) -> None:
-        write_atomic(self.path / "metrics.json", dumps(metrics, indent=True) + "\n")
-        write_atomic(self.path / "table.md", table)
+        with _writing(self.path / "metrics.json"):
+            write_atomic(self.path / "metrics.json", dumps(metrics, indent=True) + "\n")
+            write_atomic(self.path / "table.md", table)
 
     @staticmethod
     def _acquire(path: Path):
@@ -222,6 +222,14 @@ class RunFolder:
                 )
             write_atomic(path, "".join(line + "\n" for line in good))
         return answers
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be written ({error.strerror}); make room, then start again") from error
 
 
 def _key(record: Mapping[str, Any]) -> AnswerKey:

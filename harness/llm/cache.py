@@ -271,6 +271,10 @@ class ReplyCache:
             )
             if refresh:
                 self._db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise RecordError(
+                f"{self.file}: a reply cannot be stored ({error}); make room on its disk, or give another cache.path"
+            ) from None
         except sqlite3.Error as error:
             raise self._broken(error) from None
         return row if stored.rowcount == 1 else self._read(row.key) or row
