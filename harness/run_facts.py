@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from harness.accounts import total_usage
 from harness.locomo.schema import Dataset, Fingerprint
 from harness.memory import MemorySystem
-from harness.runner import total_usage
 from harness.sources import code_version, package_versions
 from harness.spec import RunSpec
 
