@@ -66,6 +66,7 @@ def test_no_room_for_answers(undisturbed, run_door, tmp_path):
     assert outcome(tmp_path) == outcome(undisturbed)
 
 
+@pytest.mark.slow
 def test_no_room_for_replies(undisturbed, run_door, tmp_path):
     limited = run_door("file_size=60000", *OVERRIDES, script=("tests/limited_driver.py",))
     one_line(limited, "replies.sqlite")
@@ -87,6 +88,7 @@ cp -r "$DISK/runs" "$OUT/runs"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["60k", "320k"])
 def test_a_full_disk(size, undisturbed, tmp_path):
     """A file system of that size in a namespace of its own, given room afterwards."""
@@ -127,6 +129,7 @@ def test_every_record_says_what_had_no_room(what, tmp_path, monkeypatch):
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "running"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["runs", "folder", "cache"])
 def test_folders_that_may_not_be_written(closed, undisturbed, run_door, tmp_path):
     """runs: there is no run yet; folder: one stands half-way; cache: nowhere to keep replies."""
