@@ -16,9 +16,10 @@ from memfly.config import MemFlyConfig
 from memfly.gate import Candidate, decide
 from memfly.hierarchy import Hierarchy
 from memfly.ingest import draft
-from memfly.note import Draft, Note, day, embedding_text
+from memfly.note import Draft, Note, embedding_text
 from memfly.replies import Merged
-from memfly.scoring import Content, Scores, embedding_scores, fitted, score_list, score_pairs
+from memfly.scoring import Content, Scores, embedding_scores, fitted
+from memfly.speculate import Speculation
 from memfly.topics import evolve
 
 
@@ -46,6 +47,7 @@ class Builder:
         self.caller = caller
         self.scoring = config.resolve_scoring(services.chat.can_judge)
         self.hierarchy = Hierarchy(services.embedder.dim)
+        self.speculation = Speculation(self.hierarchy, config, self.scoring, caller, services.meter)
         self.counts = Counts()
         self.growth: list[dict[str, int | str]] = []
         """The memory's size after each turn."""
@@ -59,23 +61,28 @@ class Builder:
             )
             for turn, history in with_history(conversation, self.config.history_turns)
         ]
+        depth = self.config.speculation if self.config.update and self.scoring != "embedding" else 1
         try:
             previous: Note | None = None
             session = 0
-            for job in jobs:
-                made = await job
-                same = previous if made.turn.session == session else None
-                previous, session = await self._commit(made, same), made.turn.session
+            for place in range(len(jobs)):
+                upcoming = [await job for job in jobs[place : place + depth]]
+                same = previous if upcoming[0].turn.session == session else None
+                previous, session = await self._commit(upcoming, same), upcoming[0].turn.session
+            await self.speculation.finish()
         finally:
             await abandon(jobs)
+            await self.speculation.close()
         await self._evolve()
         if self.growth:
             self.growth[-1]["topics"] = len(self.hierarchy.topics)
 
-    async def _commit(self, new: Draft, previous: Note | None) -> Note:
-        """Score, gate, merge or add, link. previous: the note of the session's previous turn."""
+    async def _commit(self, upcoming: Sequence[Draft], previous: Note | None) -> Note:
+        """Score, gate, merge or add, link the first of the upcoming drafts; the others are scored ahead.
+        previous: the note of the session's previous turn."""
+        new = upcoming[0]
         self._measure(new.context)
-        scored = await self._score(new, previous) if self.config.update else []
+        scored = await self._score(upcoming, previous) if self.config.update else []
         decision = decide(scored, self.config)
         if decision.merge_into is None:
             note = self.hierarchy.add(new)
@@ -108,16 +115,13 @@ class Builder:
             "appends": counts.appends,
         }
 
-    async def _score(self, new: Draft, previous: Note | None) -> list[Candidate]:
+    async def _score(self, upcoming: Sequence[Draft], previous: Note | None) -> list[Candidate]:
+        new = upcoming[0]
         found = candidates(self.hierarchy, new, None if previous is None else previous.id, self.config)
-        olds = [self.hierarchy.notes[note] for note in found]
         if self.scoring == "embedding":
-            scores = [self._by_embedding(new, old) for old in olds]
+            scores = [self._by_embedding(new, self.hierarchy.notes[note]) for note in found]
         else:
-            score = score_pairs if self.scoring == "pairwise" else score_list
-            scores = await score(
-                _content_of_draft(new), [_content_of_note(old) for old in olds], self.caller, self.services.meter
-            )
+            scores = await self.speculation.scores(found, upcoming)
         self.counts.s_red.extend(s.s_red for s in scores)
         self.counts.s_comp.extend(s.s_comp for s in scores)
         return [Candidate(note, s) for note, s in zip(found, scores, strict=True)]
@@ -129,7 +133,7 @@ class Builder:
     async def _merge(self, note: Note, new: Draft) -> None:
         """F_merge, then h re-embedded. Fallback "merge_concat": the distinct sentences of both contexts."""
         old_content, new_content = fitted(
-            [_content_of_note(note), _content_of_draft(new)], self.caller.room(MERGE), self.caller
+            [Content.of_note(note), Content.of_draft(new)], self.caller.room(MERGE), self.caller
         )
         value = await self.caller.ask(MERGE, Merged, self.services.meter, old=old_content, new=new_content)
         context = " ".join(value.context.split()) if value else ""
@@ -166,11 +170,3 @@ def with_history(conversation: Conversation, turns: int) -> list[tuple[Turn, Seq
         for session in conversation.sessions
         for place, turn in enumerate(session.turns)
     ]
-
-
-def _content_of_note(note: Note) -> Content:
-    return Content(day(note.date), note.context)
-
-
-def _content_of_draft(new: Draft) -> Content:
-    return Content(day(new.turn.date_time), new.context)

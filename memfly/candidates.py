@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 
 from memfly.config import MemFlyConfig
+from memfly.expected import Expected
 from memfly.fusion import by_score, rrf
 from memfly.hierarchy import Hierarchy
 from memfly.note import Draft, Note
 
 
-def candidates(hierarchy: Hierarchy, draft: Draft, previous: int | None, config: MemFlyConfig) -> list[int]:
+def candidates(hierarchy: Hierarchy | Expected, draft: Draft, previous: int | None, config: MemFlyConfig) -> list[int]:
     """Note ids, best first, at most k_cand. `previous`: the note of the session's previous turn, always among them
     (in the last place if neither list brings it)."""
-    if not hierarchy.notes:
-        return []
     dense = [note for note, _ in hierarchy.note_index.search(draft.vector, config.k_dense)]
     sparse = [note for note, _ in shared_keywords(hierarchy, draft)[: config.k_sparse]]
     found = [note for note, _ in rrf((dense, sparse), config.rrf_k)][: config.k_cand]
@@ -23,7 +22,7 @@ def candidates(hierarchy: Hierarchy, draft: Draft, previous: int | None, config:
     return found
 
 
-def shared_keywords(hierarchy: Hierarchy, draft: Draft) -> list[tuple[int, float]]:
+def shared_keywords(hierarchy: Hierarchy | Expected, draft: Draft) -> list[tuple[int, float]]:
     """Notes that share a keyword with the draft, by the sum of the shared keywords' idf."""
     scores: dict[int, float] = {}
     for form in draft.keywords:

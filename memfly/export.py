@@ -15,6 +15,11 @@ def stats(builder: Builder) -> MemoryStats:
     hierarchy, counts, config = builder.hierarchy, builder.counts, builder.config
     sizes = [len(note.turns) for note in hierarchy.notes]
     outside = violations(hierarchy.topics, config.topic_min, config.topic_max)
+    speculative = (
+        {}
+        if builder.scoring == "embedding"
+        else {"speculative_calls": builder.speculation.ahead, "wasted_calls": builder.speculation.wasted}
+    )
     notices = []
     if outside:
         notices.append(
@@ -35,6 +40,7 @@ def stats(builder: Builder) -> MemoryStats:
         distributions={"s_red": tuple(counts.s_red), "s_comp": tuple(counts.s_comp)},
         extra={
             f"pairs_{builder.scoring}": len(counts.s_red),
+            **speculative,
             "edges": hierarchy.edge_count,
             "keywords": len(hierarchy.keywords),
             "topics": len(hierarchy.topics),

@@ -33,6 +33,11 @@ class Topic:
     centroid: np.ndarray
 
 
+def idf(notes: int, keyword: Keyword | None) -> float:
+    """ln(1 + N / df): our choice. None: a keyword no note holds yet, with df = 1 as it will have."""
+    return math.log(1 + notes / (1 if keyword is None else len(keyword.notes)))
+
+
 class Hierarchy:
     """The three layers of one conversation. `dim`: the embedder's."""
 
@@ -88,8 +93,7 @@ class Hierarchy:
         return None if index is None else self.keywords[index]
 
     def idf(self, keyword: Keyword | None) -> float:
-        """ln(1 + N / df): our choice. None: a keyword no note holds yet, with df = 1 as it will have."""
-        return math.log(1 + len(self.notes) / (1 if keyword is None else len(keyword.notes)))
+        return idf(len(self.notes), keyword)
 
     def link(self, a: int, b: int, weight: float) -> bool:
         """Relate two notes; of two weights the higher stays. True when the edge is new."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.calls import Caller, together
+from harness.calls import Caller
 from harness.llm.types import Meter
 from memfly.calls import SCORE, SCORE_LIST
 from memfly.config import MemFlyConfig
+from memfly.note import Draft, Note, day
 from memfly.replies import ListScores, PairScore
 
 TAG_TOKENS = 24
@@ -23,6 +24,14 @@ class Content:
 
     date: str
     context: str
+
+    @classmethod
+    def of_note(cls, note: Note) -> Content:
+        return cls(day(note.date), note.context)
+
+    @classmethod
+    def of_draft(cls, new: Draft) -> Content:
+        return cls(day(new.turn.date_time), new.context)
 
 
 @dataclass(frozen=True)
@@ -37,35 +46,20 @@ UNRELATED = Scores(0.0, 0.0)
 """Fallback "score_missing": a pair without a usable score is neither merged nor linked."""
 
 
-async def score_pair(new: Content, old: Content, caller: Caller, meter: Meter) -> Scores:
-    """[P] One call assesses one pair. EndpointError passes through."""
+async def score_pair(new: Content, old: Content, caller: Caller, meter: Meter) -> Scores | None:
+    """[P] One call assesses one pair. None: no usable reply. EndpointError passes through."""
     new, old = fitted([new, old], caller.room(SCORE), caller)
     value = await caller.ask(SCORE, PairScore, meter, new=new, old=old)
-    if value is None:
-        meter.fallback("score_missing")
-        return UNRELATED
-    return Scores(value.s_red, value.s_comp)
+    return None if value is None else Scores(value.s_red, value.s_comp)
 
 
-async def score_pairs(new: Content, olds: Sequence[Content], caller: Caller, meter: Meter) -> list[Scores]:
-    """All pairs of a note at once, one call each."""
-    return await together(score_pair(new, old, caller, meter) for old in olds)
-
-
-async def score_list(new: Content, olds: Sequence[Content], caller: Caller, meter: Meter) -> list[Scores]:
-    """One call for all candidates. An entry that is missing, or numbered outside the list, counts as missing."""
-    if not olds:
-        return []
+async def score_list(new: Content, olds: Sequence[Content], caller: Caller, meter: Meter) -> list[Scores | None]:
+    """One call for all candidates, one at least. None: no entry has its number."""
     room = caller.room(SCORE_LIST) - TAG_TOKENS * (len(olds) + 1)
     new, *olds = fitted([new, *olds], room, caller)
     value = await caller.ask(SCORE_LIST, ListScores, meter, new=new, olds=olds)
     given = {entry.id: Scores(entry.s_red, entry.s_comp) for entry in reversed(value.scores)} if value else {}
-    scores = []
-    for number in range(1, len(olds) + 1):
-        if number not in given:
-            meter.fallback("score_missing")
-        scores.append(given.get(number, UNRELATED))
-    return scores
+    return [given.get(number) for number in range(1, len(olds) + 1)]
 
 
 def embedding_scores(cosine: float, overlap: float, config: MemFlyConfig) -> Scores:
