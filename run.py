@@ -75,7 +75,7 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
                 say(f"  made by code {', '.join(others)}; this is code {folder.code}")
             judge_again(folder, spec.run.max_error_rate)
         else:
-            if folder.manifest["versions"] != manifest["versions"]:
+            if folder.manifest.get("versions") != manifest["versions"]:
                 say("  resumed under other versions of code or packages than it was started with (manifest.json)")
             work(spec, system, dataset, protocol, folder, overrides)
         if spec.wandb.mode != "off":

@@ -10,6 +10,7 @@ metrics.json, table.md                                                          
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -78,17 +79,24 @@ class RunFolder:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._lock = self._acquire(path)
-            if fresh and path.exists():
-                self._set_aside()
-            path.mkdir(exist_ok=True)
-            for leftover in path.rglob(".*.tmp"):
-                leftover.unlink()
-            self.manifest = self._load_or_create_manifest(identity, manifest)
-            self.answers: dict[AnswerKey, dict[str, Any]] = self._load_answers()
-            self.status = Status(path / "status.json", self.read_status(), _write_json, self.code)
-            self._answers_file = (path / "answers.jsonl").open("a", encoding="utf-8")
+            try:
+                self._open(identity, manifest, fresh)
+            except BaseException:
+                self._lock.release()
+                raise
         except OSError as error:
             raise RecordError(f"{path}: cannot be used ({error.strerror}); set run.dir to a writable folder") from error
+
+    def _open(self, identity: str, manifest: Mapping[str, Any], fresh: bool) -> None:
+        if fresh and self.path.exists():
+            self._set_aside()
+        self.path.mkdir(exist_ok=True)
+        for leftover in self.path.rglob(".*.tmp"):
+            leftover.unlink()
+        self.manifest = self._load_or_create_manifest(identity, manifest)
+        self.answers: dict[AnswerKey, dict[str, Any]] = self._load_answers()
+        self.status = self._open_status(self.path / "status.json")
+        self._answers_file = (self.path / "answers.jsonl").open("a", encoding="utf-8")
 
     @property
     def run_id(self) -> str:
@@ -178,6 +186,16 @@ class RunFolder:
         shutil.move(self.path, target)
         self.notices.append(f"the earlier run was set aside as {target}")
 
+    def _open_status(self, file: Path) -> Status:
+        stored = self.read_status()
+        try:
+            status = Status(file, stored, _write_json, self.code)
+            said = status.said()
+            dumps([stored, status.elapsed_s, *said.notices, *said.too_long]).encode()
+        except (TypeError, ValueError, AttributeError):
+            raise RecordError(f"{file}: damaged (no account of processes); delete it or use run.fresh=true") from None
+        return status
+
     def _load_or_create_manifest(self, identity: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
         stored = _read_json(self.path / "manifest.json")
         if stored is None:
@@ -188,6 +206,8 @@ class RunFolder:
             created = {"format": FORMAT, "identity": identity, "run_id": uuid.uuid4().hex, **manifest}
             write_atomic(self.path / "manifest.json", dumps(created, indent=True) + "\n")
             return created
+        if not isinstance(stored.get("run_id"), str):
+            raise RecordError(f"{self.path / 'manifest.json'}: damaged (no run_id); use run.fresh=true")
         if stored.get("format") != FORMAT or stored.get("identity") != identity:
             raise RecordError(
                 f"{self.path}: holds another run (identity {str(stored.get('identity'))[:12]}, this one is "
@@ -199,28 +219,28 @@ class RunFolder:
         path = self.path / "answers.jsonl"
         if not path.exists():
             return {}
+        content = path.read_bytes()
         good, bad = [], []
         answers = {}
-        # Split at the newline alone: the text of a reply may hold other line separators.
-        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-            if not line:
-                continue
-            try:
-                record = json.loads(line)
-                answers[_key(record)] = record
-                good.append(line)
-            except (ValueError, KeyError, TypeError):
-                bad.append(line)
-        complete = path.read_bytes().endswith(b"\n") or not good
+        for line in content.split(b"\n"):  # in bytes a line ends at the newline alone
+            if line:
+                try:
+                    key, record = parse_record(line)
+                except ValueError:
+                    bad.append(line)
+                else:
+                    answers[key] = record
+                    good.append(line)
+        complete = content.endswith(b"\n") or not good
         if bad or not complete:
             damaged = self.path / "answers.damaged.jsonl"
             if bad:
-                with damaged.open("a", encoding="utf-8") as handle:
-                    handle.writelines(line + "\n" for line in bad)
+                with damaged.open("ab") as handle:
+                    handle.writelines(line + b"\n" for line in bad)
                 self.notices.append(
                     f"{len(bad)} unreadable line(s) of answers.jsonl set aside in {damaged.name}; asked again"
                 )
-            write_atomic(path, "".join(line + "\n" for line in good))
+            write_atomic(path, b"".join(line + b"\n" for line in good).decode())
         return answers
 
 
@@ -232,8 +252,47 @@ def _writing(path: Path) -> Iterator[None]:
         raise RecordError(f"{path}: cannot be written ({error.strerror}); make room, then start again") from error
 
 
+def parse_record(line: bytes) -> tuple[AnswerKey, dict[str, Any]]:
+    """A line of answers.jsonl. ValueError: it is damaged, that is no JSON, or without what every record holds."""
+    try:
+        record = _DECODER.decode(line.decode())
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if not isinstance(record, dict):
+        raise ValueError("no object")
+    for name, kinds in _RECORD.items():
+        if not isinstance(record.get(name, ...), kinds):
+            raise ValueError(f"{name} is missing or of another type")
+    error = record["error"]
+    if error is not None and not isinstance(error.get("kind"), str):
+        raise ValueError("an error without its kind")
+    return _key(record), record
+
+
+def _finite(digits: str) -> float:
+    """NaN, Infinity and what is too large for a number; the records hold none."""
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits} is no number")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+
+_RECORD: dict[str, type | tuple[type, ...]] = {
+    "sample_id": str,
+    "qa_index": int,
+    "trial": int,
+    "category": int,
+    "evidence": list,
+    "scores": dict,
+    "usage": dict,
+    "error": (dict, type(None)),
+}
+
+
 def _key(record: Mapping[str, Any]) -> AnswerKey:
-    return str(record["sample_id"]), int(record["qa_index"]), int(record["trial"])
+    return record["sample_id"], record["qa_index"], record["trial"]
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -245,7 +304,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
         return None
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RecordError(f"{path}: damaged (not JSON); delete it or use run.fresh=true") from None
     if not isinstance(value, dict):
         raise RecordError(f"{path}: damaged (not an object); delete it or use run.fresh=true")

@@ -16,7 +16,7 @@ from harness.records import RunFolder
 
 ROOT = Path(__file__).resolve().parent.parent
 OVERRIDES = ("memory=memfly", *STAND_INS, *SMALL)
-RECORD = {"sample_id": "s", "qa_index": 0, "trial": 0, "error": None}
+RECORD = {"sample_id": "s", "qa_index": 0, "trial": 0}
 
 
 def places(root):

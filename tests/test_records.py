@@ -11,8 +11,18 @@ from harness.errors import RecordError
 from harness.records import RunFolder, table_texts, write_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
-ONE = {"sample_id": "s", "qa_index": 0, "trial": 0, "answer": "a\u2028b", "error": None}
-TWO = {"sample_id": "s", "qa_index": 1, "trial": 0, "answer": "c", "error": None}
+ONE = {
+    "sample_id": "s",
+    "qa_index": 0,
+    "trial": 0,
+    "category": 4,
+    "answer": "a\u2028b",
+    "evidence": [],
+    "scores": {"f1_amem": 0.5},
+    "usage": {},
+    "error": None,
+}
+TWO = ONE | {"qa_index": 1, "answer": "c"}
 
 
 def test_answers_survive_and_resume(tmp_path):
@@ -27,7 +37,22 @@ def test_answers_survive_and_resume(tmp_path):
     assert [json.loads(line)["qa_index"] for line in lines if line] == [0, 1]
 
 
-@pytest.mark.parametrize("tail", ['{"sample_id": "s", "qa_in', "\x00\x00\x00", '{"sample_id": "s"}', "[1]", '"text"'])
+DAMAGED = [
+    '{"sample_id": "s", "qa_in',
+    "\x00\x00\x00",
+    '{"sample_id": "s"}',
+    "[1]",
+    '"text"',
+    "[" * 100_000,
+    json.dumps(TWO | {"error": {"message": "without a kind"}}),
+    json.dumps(TWO | {"qa_index": "1"}),
+    json.dumps({name: value for name, value in TWO.items() if name != "usage"}),
+    json.dumps(TWO | {"scores": {"f1_amem": float("nan")}}),
+    json.dumps(TWO).replace("0.5", "1e999"),
+]
+
+
+@pytest.mark.parametrize("tail", DAMAGED, ids=range(len(DAMAGED)))
 def test_a_half_written_line_is_set_aside(tmp_path, tail):
     with RunFolder(tmp_path / "run", "id1", {}) as folder:
         folder.append_answer(ONE)
