@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import RecordError
+from harness.records import parse_record
 
 SWEEP_FILE = "runs.json"
 
@@ -103,9 +104,9 @@ class Run:
                 for number, line in enumerate(lines, 1):
                     if line.strip():
                         try:
-                            record = json.loads(line)
+                            key, record = parse_record(line)
                             # A question asked again after an outage has two lines: the later one counts.
-                            records[(record["sample_id"], record["qa_index"], record["trial"])] = pick(record)
+                            records[key] = pick(record)
                         except (ValueError, KeyError, TypeError):
                             raise RecordError(
                                 f"{file}:{number}: not a record; start the run again to mend it"
@@ -118,12 +119,12 @@ class Run:
 
     def sample_ids(self) -> list[str]:
         """The conversations whose memory is in the folder, in the order of their folders' names."""
-        return sorted(_json(file)["sample_id"] for file in self.path.glob("memory/*/built.json"))
+        return sorted(_built(file)["sample_id"] for file in self.path.glob("memory/*/built.json"))
 
     def memories(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """(sample_id, {"built": built.json, "tables": {name: rows}}) of each complete memory."""
         for file in sorted(self.path.glob("memory/*/built.json")):
-            built = _json(file)
+            built = _built(file)
             tables = {table.stem: _rows(table) for table in sorted(file.parent.glob("*.jsonl"))}
             yield built["sample_id"], {"built": built, "tables": tables}
 
@@ -158,6 +159,8 @@ def load_run(folder: Path) -> Run:
     missing = [key for key in ("spec", "identity", "data", "prompts") if key not in manifest]
     if missing:
         raise RecordError(f"{folder / 'manifest.json'}: no manifest of a run (without {', '.join(missing)})")
+    if not _fits(manifest, _MANIFEST):
+        raise RecordError(f"{folder / 'manifest.json'}: damaged (no manifest of a run)")
     status, metrics = folder / "status.json", folder / "metrics.json"
     return Run(
         folder,
@@ -165,6 +168,26 @@ def load_run(folder: Path) -> Run:
         _json(status) if status.is_file() else {},
         _json(metrics) if metrics.is_file() else {},
     )
+
+
+_MANIFEST = {
+    "identity": str,
+    "data": {"content_sha256": str},
+    "prompts": dict,
+    "spec": {
+        "memory_name": str,
+        "seed": int,
+        "trials": int,
+        **{group: {"name": str} for group in ("backbone", "dataset", "protocol")},
+    },
+}
+
+
+def _fits(value: Any, form: dict[str, Any] | type) -> bool:
+    """Whether plain values have a form: a type, or an object that holds what is named."""
+    if isinstance(form, type):
+        return isinstance(value, form)
+    return isinstance(value, dict) and all(name in value and _fits(value[name], inner) for name, inner in form.items())
 
 
 def _outcome(record: dict[str, Any]) -> dict[str, Any]:
@@ -188,8 +211,11 @@ def _folders(path: Path) -> list[Path]:
 def _of_sweep(file: Path) -> list[Path]:
     """The sweep's run folders that are there, in its order; looked for beside the sweep too, where it was copied."""
     found = []
-    for job in _json(file).get("jobs", []):
-        if job.get("folder"):
+    jobs = _json(file).get("jobs", [])
+    if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
+        raise RecordError(f"{file}: damaged (no list of jobs)")
+    for job in jobs:
+        if isinstance(job.get("folder"), str):
             named = Path(job["folder"])
             places = (named, file.parent / named.name, file.parent / "runs" / named.name)
             found += [place for place in places if (place / "manifest.json").is_file()][:1]
@@ -208,11 +234,18 @@ def _text(file: Path) -> str:
 def _json(file: Path) -> dict[str, Any]:
     try:
         value = json.loads(_text(file))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RecordError(f"{file}: damaged (not JSON)") from None
     if not isinstance(value, dict):
         raise RecordError(f"{file}: damaged (not an object)")
     return value
+
+
+def _built(file: Path) -> dict[str, Any]:
+    built = _json(file)
+    if not isinstance(built.get("sample_id"), str):
+        raise RecordError(f"{file}: damaged (without sample_id)")
+    return built
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
@@ -220,7 +253,10 @@ def _rows(file: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(_text(file).split("\n"), 1):
         if line:
             try:
-                rows.append(json.loads(line))
-            except ValueError:
-                raise RecordError(f"{file}:{number}: damaged (not JSON)") from None
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            if not isinstance(row, dict):
+                raise RecordError(f"{file}:{number}: damaged (no row)")
+            rows.append(row)
     return rows
