@@ -15,6 +15,10 @@ COMPLETION_SHARE = 0.1
 """Share of completion tokens among all (our choice: prompts are long, replies short)."""
 
 
+PROBE_TOKENS = 40
+"""Of the one small question with which a client finds out whether the endpoint heeds schemas (harness/llm/client.py)."""
+
+
 @dataclass(frozen=True)
 class Amount:
     """Lowest and highest figures; `usd` is None where the backbone has no price."""
@@ -64,11 +68,14 @@ def make_plan(spec: RunSpec, system_plan: CallPlan, questions: int) -> Plan:
     """Add the reader's calls to the system's own, and turn tokens into hours and dollars."""
     asked = questions * spec.trials if system_plan.reader else 0
     room = min(spec.backbone.window, spec.protocol.max_context_tokens or spec.backbone.window)
+    # It comes before the first call with a schema: surely where the reader's own has one, perhaps elsewhere.
+    probed = system_plan.reader and spec.backbone.structured == "auto" and spec.backbone.kind != "scripted"
+    probes = (int(probed and spec.protocol.name == "amem"), int(probed))
     calls, tokens = [], []
     for i in (0, 1):
         reader = asked * (FRAME_TOKENS + min(system_plan.context_tokens[i], room) + ANSWER_TOKENS[i])
-        calls.append(questions * system_plan.query_calls[i] + asked)
-        tokens.append(questions * system_plan.query_tokens[i] + reader)
+        calls.append(questions * system_plan.query_calls[i] + asked + probes[i])
+        tokens.append(questions * system_plan.query_tokens[i] + reader + probes[i] * PROBE_TOKENS)
     return Plan(
         building=_amount(spec.backbone, system_plan.memory_calls, system_plan.memory_tokens),
         asking=_amount(spec.backbone, tuple(calls), tuple(tokens)),

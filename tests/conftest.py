@@ -24,6 +24,20 @@ def locomo_path():
     pytest.skip("the LoCoMo-10 file is not here: `make data`, or set LOCOMO_PATH")
 
 
+@pytest.fixture(scope="module")
+def hydra_context():
+    """Hydra at conf/, for tests that compose configurations in this process."""
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    from harness.compose import register_defaults
+
+    register_defaults()
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        yield
+
+
 @pytest.fixture
 def run_door(tmp_path):
     """Run `python run.py` in a child process with its records under tmp_path. Returns the finished process.

@@ -4,11 +4,10 @@ import itertools
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
+from hydra import compose
 from omegaconf import OmegaConf
 
-from harness.compose import build_spec, folder_name, register_defaults
+from harness.compose import build_spec, folder_name
 from harness.errors import ConfigError
 from harness.spec import identity_hash, identity_values
 
@@ -23,12 +22,7 @@ ABLATED = ("memfly", "memfly_plus")
 ABLATIONS = [name for name in GROUPS["ablation"] if name != "none"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def hydra_context():
-    register_defaults()
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        yield
+pytestmark = pytest.mark.usefixtures("hydra_context")
 
 
 def composed(*overrides):
