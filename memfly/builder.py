@@ -14,13 +14,13 @@ from memfly.calls import MERGE
 from memfly.candidates import candidates, keyword_overlap
 from memfly.config import MemFlyConfig
 from memfly.gate import Candidate, decide
-from memfly.hierarchy import Hierarchy
+from memfly.hierarchy import Hierarchy, Topic
 from memfly.ingest import draft
 from memfly.note import Draft, Note, embedding_text
 from memfly.replies import Merged
 from memfly.scoring import Content, Scores, embedding_scores, fitted
 from memfly.speculate import Speculation
-from memfly.topics import evolve
+from memfly.topics import KeywordGraph, evolving
 
 
 @dataclass
@@ -52,6 +52,8 @@ class Builder:
         self.growth: list[dict[str, int | str]] = []
         """The memory's size after each turn."""
         self._since_topics = 0
+        self._topics: tuple[int, asyncio.Future[list[Topic]]] | None = None
+        """Topics being found, and the row of `growth` from which on they count."""
 
     async def build(self, conversation: Conversation) -> None:
         """Ingest every turn. The chat model limits how many extraction calls are in flight."""
@@ -69,13 +71,13 @@ class Builder:
                 upcoming = [await job for job in jobs[place : place + depth]]
                 same = previous if upcoming[0].turn.session == session else None
                 previous, session = await self._commit(upcoming, same), upcoming[0].turn.session
+                await asyncio.sleep(0)  # where no call is waited for, many commits in a row would hold up the loop
+            await self._evolve(of_row=len(self.growth) - 1)
             await self.speculation.finish()
+            await self._topics_found()
         finally:
-            await abandon(jobs)
+            await abandon([*jobs, *([self._topics[1]] if self._topics else [])])
             await self.speculation.close()
-        await self._evolve()
-        if self.growth:
-            self.growth[-1]["topics"] = len(self.hierarchy.topics)
 
     async def _commit(self, upcoming: Sequence[Draft], previous: Note | None) -> Note:
         """Score, gate, merge or add, link the first of the upcoming drafts; the others are scored ahead.
@@ -97,7 +99,7 @@ class Builder:
         if self.config.adjacent_edges and self.config.link and previous is not None and previous is not note:
             self.counts.adjacent += self.hierarchy.link(previous.id, note.id, self.config.adjacent_weight)
         if self._since_topics >= self.config.topic_every:
-            await self._evolve()
+            await self._evolve(of_row=len(self.growth))
         self.growth.append(self._size(new.turn))
         return note
 
@@ -152,15 +154,26 @@ class Builder:
         if len(text) > embedder.max_tokens and embedder.count_tokens(text) > embedder.max_tokens:
             self.counts.too_long += 1
 
-    async def _evolve(self) -> None:
-        self.hierarchy.topics = await asyncio.to_thread(
-            evolve,
-            self.hierarchy,
-            smallest=self.config.topic_min,
-            largest=self.config.topic_max,
-            seed=self.services.seed,
-        )
+    async def _evolve(self, of_row: int) -> None:
+        """Find the topics of the memory as it is now while ingestion goes on: the gate does not read them.
+
+        of_row: of `growth`, the first that counts them.
+        """
+        await self._topics_found()
+        config = self.config
+        graph = KeywordGraph.of(self.hierarchy)
+        run = evolving(graph, smallest=config.topic_min, largest=config.topic_max, seed=self.services.seed)
+        self._topics = max(0, of_row), run
         self._since_topics = 0
+
+    async def _topics_found(self) -> None:
+        if self._topics is None:
+            return
+        of_row, run = self._topics
+        self.hierarchy.topics = await run
+        self._topics = None
+        for row in self.growth[of_row:]:
+            row["topics"] = len(self.hierarchy.topics)
 
 
 def with_history(conversation: Conversation, turns: int) -> list[tuple[Turn, Sequence[Turn]]]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import numpy as np
 
@@ -115,14 +113,3 @@ class Hierarchy:
         for note, score in self.note_index.search(vector, len(self.notes)) if self.notes else ():
             cosines[note] = score
         return cosines
-
-    def cooccurrence(self) -> tuple[np.ndarray, np.ndarray]:
-        """G_kw: edges (m, 2) of keyword ids, lower id first, in ascending order; weights (m,): notes that hold both.
-
-        Derived from the notes when topics evolve, so it cannot fall behind a merge.
-        """
-        counts: Counter[tuple[int, int]] = Counter()
-        for note in self.notes:
-            counts.update(combinations(sorted(note.keywords), 2))
-        pairs = sorted(counts)
-        return np.array(pairs, dtype=np.int64).reshape(-1, 2), np.array([counts[p] for p in pairs], dtype=np.float64)

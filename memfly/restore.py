@@ -12,7 +12,7 @@ from harness.embed import Embedder
 from harness.locomo.schema import Conversation, Turn
 from memfly.hierarchy import Hierarchy, Keyword, Topic
 from memfly.note import Note, embedding_text
-from memfly.topics import centroids
+from memfly.topics import KeywordGraph
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -54,6 +54,6 @@ def _assembled(
     for row in tables["edges"]:
         hierarchy.link(row["source"], row["target"], row["weight"])
     groups = [tuple(ids[form] for form in row["keywords"]) for row in tables["topics"]]
-    centroid = centroids(hierarchy)
+    centroid = KeywordGraph.of(hierarchy).centroids()
     hierarchy.topics = [Topic(group, centroid(group)) for group in groups]
     return hierarchy

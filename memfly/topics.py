@@ -2,21 +2,79 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from memfly.hierarchy import Hierarchy, Topic
+from memfly.leiden import partition
 
 Cosine = Callable[[list[int], list[int]], float]
 
+_WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="topics")
+"""One: whoever waits for Leiden takes no thread from others."""
 
-def evolve(hierarchy: Hierarchy, *, smallest: int, largest: int, seed: int) -> list[Topic]:
-    """The topics of the present memory; deterministic for a seed. Order: by their first keyword."""
-    pairs, weights = hierarchy.cooccurrence()
-    centroid = centroids(hierarchy)
+
+@dataclass(frozen=True)
+class KeywordGraph:
+    """What topics are made of, as it stood at one moment: nothing that happens to the memory later changes it.
+
+    notes: each note's keyword ids. vectors: each keyword's embedding, shape (d,). counts: how many notes hold it.
+    """
+
+    notes: list[list[int]]
+    vectors: list[np.ndarray]
+    counts: list[int]
+
+    @classmethod
+    def of(cls, hierarchy: Hierarchy) -> KeywordGraph:
+        return cls(
+            [list(note.keywords) for note in hierarchy.notes],
+            [keyword.vector for keyword in hierarchy.keywords],
+            [len(keyword.notes) for keyword in hierarchy.keywords],
+        )
+
+    def cooccurrence(self) -> tuple[np.ndarray, np.ndarray]:
+        """G_kw: edges (m, 2) of keyword ids, lower id first, in ascending order; weights (m,): notes that hold both."""
+        size = len(self.vectors)
+        codes = [np.empty(0, dtype=np.int64)]
+        for note in self.notes:
+            held = np.array(sorted(note), dtype=np.int64)
+            first, second = np.triu_indices(len(held), k=1)
+            codes.append(held[first] * size + held[second])
+        found, weights = np.unique(np.concatenate(codes), return_counts=True)
+        return np.stack(np.divmod(found, max(size, 1)), axis=1), weights.astype(np.float64)
+
+    def centroids(self) -> Callable[[Sequence[int]], np.ndarray]:
+        """Keyword ids -> mu_C, unit length, float32, shape (d,)."""
+        vectors = np.stack(self.vectors) if self.vectors else np.zeros((0, 1))
+        counts = np.array(self.counts, dtype=np.float64)
+
+        def centroid(members: Sequence[int]) -> np.ndarray:
+            """Normalised mean of the keywords' embeddings, weighted by note counts (our choice)."""
+            index = list(members)
+            mean = (vectors[index] * counts[index, None]).sum(axis=0)
+            return (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
+
+        return centroid
+
+
+def evolving(graph: KeywordGraph, *, smallest: int, largest: int, seed: int) -> asyncio.Future[list[Topic]]:
+    """`evolve` beside the event loop, which it never holds up. Those of all conversations take turns."""
+    work = partial(evolve, graph, smallest=smallest, largest=largest, seed=seed)
+    return asyncio.get_running_loop().run_in_executor(_WORKER, work)
+
+
+def evolve(graph: KeywordGraph, *, smallest: int, largest: int, seed: int) -> list[Topic]:
+    """The topics of a memory; deterministic for a seed. Order: by their first keyword."""
+    pairs, weights = graph.cooccurrence()
+    centroid = graph.centroids()
     groups = communities(
-        len(hierarchy.keywords),
+        len(graph.vectors),
         pairs,
         weights,
         smallest=smallest,
@@ -25,20 +83,6 @@ def evolve(hierarchy: Hierarchy, *, smallest: int, largest: int, seed: int) -> l
         cosine=lambda a, b: float(centroid(a) @ centroid(b)),
     )
     return [Topic(tuple(group), centroid(group)) for group in groups]
-
-
-def centroids(hierarchy: Hierarchy) -> Callable[[Sequence[int]], np.ndarray]:
-    """Keyword ids -> mu_C of the present memory, unit length, float32, shape (d,)."""
-    vectors = np.stack([keyword.vector for keyword in hierarchy.keywords]) if hierarchy.keywords else np.zeros((0, 1))
-    counts = np.array([len(keyword.notes) for keyword in hierarchy.keywords], dtype=np.float64)
-
-    def centroid(members: Sequence[int]) -> np.ndarray:
-        """Normalised mean of the keywords' embeddings, weighted by note counts (our choice)."""
-        index = list(members)
-        mean = (vectors[index] * counts[index, None]).sum(axis=0)
-        return (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
-
-    return centroid
 
 
 def communities(
@@ -58,7 +102,7 @@ def communities(
     """
     if size == 0:
         return []
-    groups = _leiden(size, pairs, weights, largest, seed)
+    groups = partition(size, pairs, weights, largest, seed)
     groups = [part for group in groups for part in _split(group, largest)]
     _join_small(groups, pairs, weights, smallest, largest, cosine)
     return sorted((sorted(group) for group in groups if group), key=lambda group: group[0])
@@ -67,20 +111,6 @@ def communities(
 def violations(topics: Sequence[Topic], smallest: int, largest: int) -> list[int]:
     """Sizes of the topics outside the bounds."""
     return [len(t.keywords) for t in topics if not smallest <= len(t.keywords) <= largest]
-
-
-def _leiden(size: int, pairs: np.ndarray, weights: np.ndarray, largest: int, seed: int) -> list[list[int]]:
-    import igraph
-    import leidenalg
-
-    graph = igraph.Graph(n=size, edges=pairs.tolist())
-    optimiser = leidenalg.Optimiser()
-    optimiser.set_rng_seed(seed)
-    optimiser.max_comm_size = largest
-    optimiser.community_constraint_enforcement = 1  # without it max_comm_size is not kept while aggregating
-    partition = leidenalg.ModularityVertexPartition(graph, weights=weights.tolist())
-    optimiser.optimise_partition(partition, n_iterations=-1)
-    return [sorted(members) for members in partition]
 
 
 def _split(group: list[int], largest: int) -> list[list[int]]:

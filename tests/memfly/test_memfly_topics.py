@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from memfly_fakes import memory
 
+from memfly import leiden
 from memfly.hierarchy import Hierarchy
-from memfly.topics import _leiden, _split, communities, evolve, violations
+from memfly.topics import KeywordGraph, _split, communities, evolve, violations
 
 
 def graph(*edges):
@@ -35,11 +36,11 @@ def test_a_clique_above_the_bound_is_cut(seed):
     assert sorted(v for group in groups for v in group) == list(range(120))
     assert all(3 <= len(group) <= 50 for group in groups)
     # the optimiser keeps the bound by itself; cutting is only the net below it
-    assert max(len(group) for group in _leiden(120, *graph(*clique(range(120))), 50, seed)) <= 50
+    assert max(len(group) for group in leiden.partition(120, *graph(*clique(range(120))), 50, seed)) <= 50
 
 
 def test_what_the_optimiser_lets_slip_is_cut(monkeypatch):
-    monkeypatch.setattr("memfly.topics._leiden", lambda size, *_: [list(range(size))])
+    monkeypatch.setattr("memfly.topics.partition", lambda size, *_: [list(range(size))])
     assert [len(group) for group in partition(120, clique(range(120)))] == [40, 40, 40]
 
 
@@ -85,16 +86,16 @@ def test_split_is_even():
 def test_topics_of_a_memory_have_weighted_centroids_and_do_not_change():
     keywords = {"a": [1, 0], "b": [0, 1], "c": [1, 0], "lone": [0, 0, 1]}
     house = memory([([1], ["a", "b", "c"]), ([1], ["a", "b", "c"]), ([1], ["a"]), ([1], ["lone"])], keywords=keywords)
-    pairs, weights = house.cooccurrence()
+    pairs, weights = KeywordGraph.of(house).cooccurrence()
     assert pairs.tolist() == [[0, 1], [0, 2], [1, 2]]
     assert weights.tolist() == [2.0, 2.0, 2.0]
-    topics = evolve(house, smallest=1, largest=3, seed=0)
+    topics = evolve(KeywordGraph.of(house), smallest=1, largest=3, seed=0)
     assert [t.keywords for t in topics] == [(0, 1, 2), (3,)]
     # a counts 3, b 2, c 2: (5, 2) / sqrt(29)
     assert topics[0].centroid[:2] == pytest.approx(np.array([5, 2]) / np.sqrt(29), abs=1e-6)
     assert violations(topics, 2, 50) == [1]
     assert violations(topics, 1, 2) == [3]
-    assert evolve(Hierarchy(4), smallest=3, largest=50, seed=0) == []
+    assert evolve(KeywordGraph.of(Hierarchy(4)), smallest=3, largest=50, seed=0) == []
 
 
 def test_the_same_seed_gives_the_same_topics():
