@@ -277,20 +277,7 @@ class Chat:
         return row
 
     async def _compute(self, outgoing: Outgoing) -> Row:
-        reserved = await self.budget.reserve(*self._most(outgoing))
-        used = 0, 0
-        try:
-            row = await self._retrier.run(partial(self._try, outgoing))
-            if not row.prompt_tokens and row.estimated:
-                row = replace(
-                    row,
-                    prompt_tokens=sum(self._count(message["content"]) for message in outgoing.messages),
-                    completion_tokens=self._count((row.reasoning or "") + (row.text or "")),
-                )
-            used = row.prompt_tokens, row.completion_tokens
-            return row
-        finally:
-            await self.budget.settle(reserved, *used)
+        return await self._retrier.run(partial(self._try, outgoing))
 
     def _most(self, outgoing: Outgoing) -> tuple[int, int]:
         """Prompt and completion tokens that a request may cost at most; nothing is counted where nothing is paid."""
@@ -302,6 +289,29 @@ class Chat:
         return framed, int(outgoing.fields.get("max_tokens", 0))
 
     async def _try(self, outgoing: Outgoing) -> Row:
+        """One request. What it may cost is set aside before; a request that nobody saw the end of (timed out, cancelled) is
+        taken to have cost that much, because the endpoint may bill it."""
+        most = self._most(outgoing)
+        reserved = await self.budget.reserve(*most)
+        used = most
+        try:
+            row = await self._send(outgoing)
+            if not row.prompt_tokens and row.estimated:
+                row = replace(
+                    row,
+                    prompt_tokens=sum(self._count(message["content"]) for message in outgoing.messages),
+                    completion_tokens=self._count((row.reasoning or "") + (row.text or "")),
+                )
+            used = row.prompt_tokens, row.completion_tokens
+            return row
+        except Failure as failure:
+            if failure.kind != "timeout":
+                used = 0, 0
+            raise
+        finally:
+            await self.budget.settle(reserved, *used)
+
+    async def _send(self, outgoing: Outgoing) -> Row:
         slot = await self._limiter.acquire()
         outcome, wait = "other", None
         self.live.in_flight += 1

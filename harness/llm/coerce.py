@@ -12,8 +12,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-_PERCENT = re.compile(r"([-+]?\d*\.?\d+)\s*%")
-_RATIO = re.compile(r"([-+]?\d*\.?\d+)\s*(?:/|out of)\s*(\d*\.?\d+)")
+_FIGURE = r"((?:[-+]|(?<!\d))(?:\d++(?:\.\d++)?|\.\d++))"
+"""Read once from its first digit on: models that repeat a digit up to their token limit take no time."""
+_PERCENT = re.compile(rf"{_FIGURE}\s*%")
+_RATIO = re.compile(rf"{_FIGURE}\s*(?:/|out of)\s*(\d*\.?\d+)")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _YES = {"true", "yes", "y", "1"}
 _NO = {"false", "no", "n", "0"}

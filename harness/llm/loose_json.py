@@ -12,7 +12,7 @@ from typing import Any
 
 _SPACE = re.compile(r"\s+")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(?:\d++\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?")
 _BARE = re.compile(r"[^\s,:{}\[\]\"']+")
 _BARE_TEXT = re.compile(r"[^,}\]\n]+")
 _CLOSERS = {'"': '"', "'": "'", "“": "”", "‘": "’", "`": "`"}
@@ -20,7 +20,7 @@ _AFTER_STRING = frozenset(",:}]/") | _CLOSERS.keys()
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _LITERALS = {"true": True, "false": False, "null": None}
 _WORDS = {"none": None, "nan": None, "undefined": None, "nil": None}
-_MAX_DEPTH = 50
+MAX_DEPTH = 50
 
 
 def _whole(text: str) -> str:
@@ -61,7 +61,7 @@ class _Reader:
 
     def value(self, depth: int) -> Any:
         sign = self.peek()
-        if depth > _MAX_DEPTH:
+        if depth > MAX_DEPTH:
             raise NotJson("nested too deeply")
         if sign == "":
             self.note("truncated")
@@ -183,7 +183,7 @@ class _Reader:
             if re.fullmatch(r"[0-9a-fA-F]{4}", digits):
                 self.at += 6
                 return chr(int(digits, 16))
-        self.at += 2
+        self.at = min(self.at + 2, len(self.text))
         return _ESCAPES.get(code, code)
 
     def scalar(self) -> Any:
@@ -197,7 +197,10 @@ class _Reader:
         if ended:
             self.note("truncated")
         if _NUMBER.fullmatch(token):
-            return float(token) if set(token) & set(".eE") else int(token)
+            try:
+                return float(token) if set(token) & set(".eE") else int(token)
+            except ValueError:  # thousands of digits
+                raise NotJson("a number without end") from None
         lowered = token.lower()
         if lowered in _LITERALS or lowered in _WORDS:
             if token not in _LITERALS:

@@ -17,12 +17,13 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from harness.llm.coerce import coerce
-from harness.llm.loose_json import NotJson, read_loose
+from harness.llm.loose_json import MAX_DEPTH, NotJson, read_loose
 
 _THINK = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _THINK_END = re.compile(r"^.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _THINK_START = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _FENCE = re.compile(r"```[ \t]*[A-Za-z0-9]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
+_BRACKETS = re.compile(r"\[*")
 _DROPPED = ("title", "default", "examples", "uniqueItems")
 """Keywords that strict endpoints refuse, or that say nothing of the reply's form."""
 
@@ -185,7 +186,8 @@ def _scan(text: str) -> list[tuple[Any, tuple[str, ...]]]:
         try:
             value, kinds, at = _read(text, start)
         except NotJson:
-            at = start + 1
+            # Of brackets opened one after the other, those too deep to be read need no try each.
+            at = max(start + 1, _BRACKETS.match(text, start).end() - MAX_DEPTH - 1)
             continue
         around = text[:start].strip() or text[at:].strip()
         if value and not (around and isinstance(value, list) and isinstance(value[0], int | float)):
