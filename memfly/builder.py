@@ -18,7 +18,7 @@ from memfly.hierarchy import Hierarchy, Topic
 from memfly.ingest import draft
 from memfly.note import Draft, Note, embedding_text
 from memfly.replies import Merged
-from memfly.scoring import Content, Scores, embedding_scores, fitted
+from memfly.scoring import Content, Scores, embedding_scores, fitted, score_list
 from memfly.speculate import Speculation
 from memfly.topics import KeywordGraph, evolving
 
@@ -47,7 +47,7 @@ class Builder:
         self.caller = caller
         self.scoring = config.resolve_scoring(services.chat.can_judge)
         self.hierarchy = Hierarchy(services.embedder.dim)
-        self.speculation = Speculation(self.hierarchy, config, self.scoring, caller, services.meter)
+        self.speculation = Speculation(self.hierarchy, config, caller, services.meter)
         self.counts = Counts()
         self.growth: list[dict[str, int | str]] = []
         """The memory's size after each turn."""
@@ -63,7 +63,7 @@ class Builder:
             )
             for turn, history in with_history(conversation, self.config.history_turns)
         ]
-        depth = self.config.speculation if self.config.update and self.scoring != "embedding" else 1
+        depth = self.config.speculation if self.config.update and self.scoring == "pairwise" else 1
         try:
             previous: Note | None = None
             session = 0
@@ -120,10 +120,14 @@ class Builder:
     async def _score(self, upcoming: Sequence[Draft], previous: Note | None) -> list[Candidate]:
         new = upcoming[0]
         found = candidates(self.hierarchy, new, None if previous is None else previous.id, self.config)
+        olds = [self.hierarchy.notes[note] for note in found]
         if self.scoring == "embedding":
-            scores = [self._by_embedding(new, self.hierarchy.notes[note]) for note in found]
-        else:
+            scores = [self._by_embedding(new, old) for old in olds]
+        elif self.scoring == "pairwise":
             scores = await self.speculation.scores(found, upcoming)
+        else:
+            contents = [Content.of_note(old) for old in olds]
+            scores = await score_list(Content.of_draft(new), contents, self.caller, self.services.meter)
         self.counts.s_red.extend(s.s_red for s in scores)
         self.counts.s_comp.extend(s.s_comp for s in scores)
         return [Candidate(note, s) for note, s in zip(found, scores, strict=True)]

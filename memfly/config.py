@@ -46,7 +46,7 @@ class MemFlyConfig:
     scoring: Literal["auto", "pairwise", "listwise", "embedding"] = identity(default="auto")
     """[P] is pairwise: one call per pair. listwise: one call per note. embedding: none. auto: pairwise where the backbone can judge, else embedding (our choice: a very small model says 1 to every pair)."""
     speculation: Positive = runtime(default=8)
-    """Depth: turns whose scoring is under way at once, the one to be committed next among them; 1: none ahead. The memory is the same at any depth; a merge wastes at most (depth - 1) x k_cand calls (listwise: depth - 1). Our choice: with k_cand = 10 it fills 64 places at the endpoint."""
+    """Depth: turns whose scoring is under way at once, the one to be committed next among them; 1: none ahead. The memory is the same at any depth; a merge wastes at most (depth - 1) x k_cand calls. Only scoring=pairwise scores ahead. Our choice: 8 turns of 10 candidates fill an endpoint that takes 64 calls at once."""
     tau_merge: Fraction = identity(default=0.7)
     """[P] tau_m of Eq. 6: MERGE into the candidate of highest s_red if that exceeds it."""
     tau_link: Fraction = identity(default=0.5)

@@ -11,15 +11,14 @@ from memfly.topics import violations
 
 
 def stats(builder: Builder) -> MemoryStats:
-    """Counts for metrics.json. `extra` says how many pairs which scoring scored."""
+    """Counts for metrics.json. `extra` says how many pairs which scoring scored, how many calls were made before their
+    score was needed, and how many in vain."""
     hierarchy, counts, config = builder.hierarchy, builder.counts, builder.config
     sizes = [len(note.turns) for note in hierarchy.notes]
     outside = violations(hierarchy.topics, config.topic_min, config.topic_max)
-    speculative = (
-        {}
-        if builder.scoring == "embedding"
-        else {"speculative_calls": builder.speculation.ahead, "wasted_calls": builder.speculation.wasted}
-    )
+    speculative = {}
+    if builder.scoring == "pairwise":
+        speculative = {"speculative_calls": builder.speculation.ahead, "wasted_calls": builder.speculation.wasted}
     notices = []
     if outside:
         notices.append(

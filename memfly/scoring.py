@@ -53,13 +53,20 @@ async def score_pair(new: Content, old: Content, caller: Caller, meter: Meter) -
     return None if value is None else Scores(value.s_red, value.s_comp)
 
 
-async def score_list(new: Content, olds: Sequence[Content], caller: Caller, meter: Meter) -> list[Scores | None]:
-    """One call for all candidates, one at least. None: no entry has its number."""
+async def score_list(new: Content, olds: Sequence[Content], caller: Caller, meter: Meter) -> list[Scores]:
+    """One call for all candidates. An entry that is missing, or numbered outside the list, counts as missing."""
+    if not olds:
+        return []
     room = caller.room(SCORE_LIST) - TAG_TOKENS * (len(olds) + 1)
     new, *olds = fitted([new, *olds], room, caller)
     value = await caller.ask(SCORE_LIST, ListScores, meter, new=new, olds=olds)
     given = {entry.id: Scores(entry.s_red, entry.s_comp) for entry in reversed(value.scores)} if value else {}
-    return [given.get(number) for number in range(1, len(olds) + 1)]
+    scores = []
+    for number in range(1, len(olds) + 1):
+        if number not in given:
+            meter.fallback("score_missing")
+        scores.append(given.get(number, UNRELATED))
+    return scores
 
 
 def embedding_scores(cosine: float, overlap: float, config: MemFlyConfig) -> Scores:

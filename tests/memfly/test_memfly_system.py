@@ -408,7 +408,10 @@ def test_plan_counts_calls():
     shape = DataShape(conversations=2, sessions=4, turns=42, words=840, questions=10)
     plan = MemFly.plan(MemFlyConfig(), shape, can_judge=True)
     pairs = 2 * (45 + 11 * 10)  # 21 turns each: 0 + 1 + ... + 9, then 10 for each of the other 11
-    assert plan.memory_calls == (42 + pairs, 42 + pairs + 12)
+    assert plan.memory_calls == (42 + pairs, 42 + pairs + 12 + 12 * 2 * 7)  # 12 merges, 7 turns scored ahead of each
+    one = MemFly.plan(MemFlyConfig(speculation=1), shape, can_judge=True)
+    assert one.memory_calls == (42 + pairs, 42 + pairs + 12)
+    assert one.memory_tokens[1] < plan.memory_tokens[1]
     assert plan.query_calls == (2, 7)
     assert MemFly.plan(MemFlyConfig(), shape, can_judge=False).memory_calls == (42, 54)
     assert MemFly.plan(MemFlyConfig(scoring="listwise"), shape, can_judge=False).memory_calls == (82, 94)
