@@ -209,7 +209,7 @@ class PaperMem0:
             jobs.append(asyncio.ensure_future(self._extract(pair, summaries[number - 1] if number else None)))
         try:
             for pair, job in zip(pairs, jobs, strict=True):
-                await self._commit(pair, await job)
+                await self._commit(pair, *await job)
         finally:
             await abandon([*jobs, *summaries])
 
@@ -232,9 +232,11 @@ class PaperMem0:
             return old
         return " ".join(value.summary.split()[: self.config.summary_words])
 
-    async def _extract(self, pair: Pair, summary: asyncio.Future[str] | None) -> list[Fact]:
-        """The facts of a pair, their speakers made known. Fallbacks: "facts_none" (no usable reply: nothing is stored, as
-        in the official code), "unknown_speaker" (the pair's first)."""
+    async def _extract(
+        self, pair: Pair, summary: asyncio.Future[str] | None
+    ) -> tuple[list[Fact], Sequence[np.ndarray]]:
+        """The facts of a pair, their speakers made known, and their embeddings. Fallbacks: "facts_none" (no usable
+        reply: nothing is stored, as in the official code), "unknown_speaker" (the pair's first)."""
         caller, count = self.caller, self.caller.chat.count_tokens
         room = caller.room(FACTS)
         messages = [
@@ -255,13 +257,14 @@ class PaperMem0:
         )
         if value is None:
             self.services.meter.fallback("facts_none")
-            return []
+            return [], ()
         facts: dict[tuple[str, str], Fact] = {}
         for fact in value.facts:
             if text := " ".join(fact.text.split()):
                 owner = self._owner(fact.speaker, pair)
                 facts.setdefault((owner, text.casefold()), Fact(speaker=owner, text=text))
-        return list(facts.values())
+        found = list(facts.values())
+        return found, await self.services.embedder.encode([fact.text for fact in found]) if found else ()
 
     def _owner(self, name: str, pair: Pair) -> str:
         if not self.config.per_speaker:
@@ -272,12 +275,11 @@ class PaperMem0:
         self.services.meter.fallback("unknown_speaker")
         return pair.turns[0].speaker
 
-    async def _commit(self, pair: Pair, facts: Sequence[Fact]) -> None:
+    async def _commit(self, pair: Pair, facts: Sequence[Fact], vectors: Sequence[np.ndarray]) -> None:
         """Decide on the facts of a pair, all in one call or each in its own, and carry it out."""
         if not facts:
             return
         self.counts["facts"] += len(facts)
-        vectors = await self.services.embedder.encode([fact.text for fact in facts])
         each = [[place] for place in range(len(facts))]
         for group in [list(range(len(facts)))] if self.config.decide == "pair" else each:
             near = {p: self._near(facts[p].speaker, vectors[p], self.config.similar) for p in group}

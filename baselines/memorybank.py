@@ -122,7 +122,6 @@ class MemoryBank(MemorySystem):
         self.written = await together(self._write(session, speakers) for session in conversation.sessions)
         index = DenseIndex(self.services.embedder.dim)
         if self.written:
-            await together([self._overall_events(speakers), self._overall_portrait(speakers)])
             self._now = self.written[-1].date
             self.days = load(
                 self.written,
@@ -132,10 +131,13 @@ class MemoryBank(MemorySystem):
                 sample_id=conversation.sample_id,
             )
             self._documents = [document for one in self.days for document in documents_of(one)]
-            vectors = await self.services.embedder.encode([document.text for document in self._documents])
-            for place, vector in enumerate(vectors):
-                index.add(place, vector)
+            await together([self._overall_events(speakers), self._overall_portrait(speakers), self._fill(index)])
         self._index = index
+
+    async def _fill(self, index: DenseIndex) -> None:
+        vectors = await self.services.embedder.encode([document.text for document in self._documents])
+        for place, vector in enumerate(vectors):
+            index.add(place, vector)
 
     async def _write(self, session: Session, speakers: str) -> Day:
         """One date. Fallbacks "day_events_missing", "day_portrait_missing": it has none."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
 from baselines.common import TOKENS_PER_WORD, date_time, frame_tokens, turn_line, word_count
-from harness.calls import Caller, longest, together
+from harness.calls import Caller, abandon, longest, together
 from harness.llm.types import Meter
 from harness.locomo.schema import Conversation, Session, Turn
 from harness.memory import CallPlan, DataShape, Evidence, EvidenceItem, MemoryStats, MemorySystem, Query, Services
@@ -80,7 +82,7 @@ class Page:
 
     id: int
     turns: tuple[Turn, ...]
-    gist: str = ""
+    gist: str
 
     @property
     def date(self) -> datetime:
@@ -88,7 +90,11 @@ class Page:
 
     @property
     def text(self) -> str:
-        return "\n".join(turn_line(turn) for turn in self.turns)
+        return text_of(self.turns)
+
+
+def text_of(turns: Sequence[Turn]) -> str:
+    return "\n".join(turn_line(turn) for turn in turns)
 
 
 class ReadAgent(MemorySystem):
@@ -120,23 +126,28 @@ class ReadAgent(MemorySystem):
         self._pages: list[Page] | None = None
 
     async def ingest(self, conversation: Conversation) -> None:
-        """Cut every session into pages, then shorten every page."""
-        parts = await together(self._paginate(session) for session in conversation.sessions)
-        pages = [Page(id, turns) for id, turns in enumerate((turns for part in parts for turns in part), 1)]
-        gists = await together(self._gist(page) for page in pages)
-        self._pages = [Page(page.id, page.turns, gist) for page, gist in zip(pages, gists, strict=True)]
+        """Cut every session into pages and shorten each as soon as its end is known."""
+        parts = await together(self._read(session) for session in conversation.sessions)
+        self._pages = [Page(id, turns, gist) for id, (turns, gist) in enumerate(chain.from_iterable(parts), 1)]
 
-    async def _paginate(self, session: Session) -> list[tuple[Turn, ...]]:
-        """The session's pages. Each end depends on the one before it, so the calls of a session follow one another."""
+    async def _read(self, session: Session) -> list[tuple[tuple[Turn, ...], str]]:
+        """The session's pages, turns and gist. Each end depends on the one before it, so the calls for them follow one
+        another; a gist depends on its page alone."""
         turns = session.turns
         words = [word_count(turn.full_text) for turn in turns]
-        pages, start = [], 0
-        while start < len(turns):
-            reached = reach(words, start, self.config)
-            end = reached.end if reached.last else await self._choose_end(turns, start, reached)
-            pages.append(turns[start:end])
-            start = end
-        return pages
+        pages: list[tuple[Turn, ...]] = []
+        gists: list[asyncio.Future[str]] = []
+        try:
+            start = 0
+            while start < len(turns):
+                reached = reach(words, start, self.config)
+                end = reached.end if reached.last else await self._choose_end(turns, start, reached)
+                pages.append(turns[start:end])
+                gists.append(asyncio.ensure_future(self._gist(pages[-1])))
+                start = end
+            return list(zip(pages, await asyncio.gather(*gists), strict=True))
+        finally:
+            await abandon(gists)
 
     async def _choose_end(self, turns: Sequence[Turn], start: int, reached: Reach) -> int:
         ends = [*reached.cuts, reached.end]
@@ -156,13 +167,14 @@ class ReadAgent(MemorySystem):
             return reached.end
         return ends[value.cut - 1]
 
-    async def _gist(self, page: Page) -> str:
-        text = self._caller.clip(page.text, self._caller.room(GIST))
-        value = await self._caller.ask(GIST, Gist, self.services.meter, date=date_time(page.date), page=text)
+    async def _gist(self, turns: Sequence[Turn]) -> str:
+        page = text_of(turns)
+        text = self._caller.clip(page, self._caller.room(GIST))
+        value = await self._caller.ask(GIST, Gist, self.services.meter, date=date_time(turns[0].date_time), page=text)
         gist = " ".join(value.gist.split()) if value else ""
         if not gist:
             self.services.meter.fallback("gist_raw")
-            gist = " ".join(page.text.split()[:GIST_WORDS])
+            gist = " ".join(page.split()[:GIST_WORDS])
         return gist
 
     async def recall(self, query: Query, meter: Meter) -> Evidence:
