@@ -67,6 +67,14 @@ def test_the_model_names_the_break_among_numbered_marks():
     assert system.services.meter.calls == 7
 
 
+def test_a_page_is_shortened_while_the_next_is_cut():
+    chat = FakeChat({"readagent_paginate": {"cut": 1}, "readagent_gist": {"gist": "g"}}, latency=1)
+    system = build(ReadAgent, SMALL, conversation(session(7)), chat)
+    purposes = [purpose for purpose, _ in chat.sent]
+    assert purposes.index("readagent_gist") < len(purposes) - 1 - purposes[::-1].index("readagent_paginate")
+    assert [page.id for page in system._pages] == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize(
     ("reply", "fallback"),
     [({"cut": 0}, "cut_invalid"), ({"cut": 4}, "cut_invalid"), (UNUSABLE, "cut_last"), ({"cut": 3}, None)],
