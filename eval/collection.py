@@ -162,14 +162,29 @@ def load_run(folder: Path) -> Run:
     if not _fits(manifest, _MANIFEST):
         raise RecordError(f"{folder / 'manifest.json'}: damaged (no manifest of a run)")
     status, metrics = folder / "status.json", folder / "metrics.json"
-    return Run(
-        folder,
-        manifest,
-        _json(status) if status.is_file() else {},
-        _json(metrics) if metrics.is_file() else {},
-    )
+    figures = _json(metrics) if metrics.is_file() else {}
+    if metrics.is_file() and not _fits(figures, _METRICS):
+        raise RecordError(f"{metrics}: damaged (figures are missing); delete it and start the run again")
+    return Run(folder, manifest, _json(status) if status.is_file() else {}, figures)
 
 
+_NUMBER = (int, float)
+_METRICS = {
+    "n_total": int,
+    "n_error": int,
+    "micro": dict,
+    "by_category": dict,
+    "memory": dict,
+    "usage": {
+        "calls": int,
+        "computed_calls": int,
+        "cached_calls": int,
+        "prompt_tokens": int,
+        "completion_tokens": int,
+        "usd": _NUMBER,
+    },
+    "wall_s": _NUMBER,
+}
 _MANIFEST = {
     "identity": str,
     "data": {"content_sha256": str},
@@ -183,9 +198,9 @@ _MANIFEST = {
 }
 
 
-def _fits(value: Any, form: dict[str, Any] | type) -> bool:
-    """Whether plain values have a form: a type, or an object that holds what is named."""
-    if isinstance(form, type):
+def _fits(value: Any, form: dict[str, Any] | type | tuple[type, ...]) -> bool:
+    """Whether plain values have a form: a type or one of several, or an object that holds what is named."""
+    if isinstance(form, type | tuple):
         return isinstance(value, form)
     return isinstance(value, dict) and all(name in value and _fits(value[name], inner) for name, inner in form.items())
 
@@ -208,18 +223,38 @@ def _folders(path: Path) -> list[Path]:
     return sorted(file.parent for file in found if ".old-" not in file.parent.name)
 
 
+def absent_jobs(paths: Sequence[Path]) -> list[str]:
+    """One line for each job of a sweep among the paths that left no run folder there: refused, not started, or moved."""
+    lines = []
+    for file in (Path(path) / SWEEP_FILE for path in paths if not (Path(path) / "manifest.json").is_file()):
+        if not file.is_file():
+            continue
+        for number, job in enumerate(_jobs(file)):
+            if _place(file, job) is None:
+                name = " ".join(map(str, job.get("overrides", [])))
+                lines.append(f"not in the tables: job #{number} of {file.parent} ({name}): {job.get('outcome')}")
+    return lines
+
+
 def _of_sweep(file: Path) -> list[Path]:
     """The sweep's run folders that are there, in its order; looked for beside the sweep too, where it was copied."""
-    found = []
+    return list(dict.fromkeys(place for job in _jobs(file) if (place := _place(file, job)) is not None))
+
+
+def _jobs(file: Path) -> list[dict[str, Any]]:
     jobs = _json(file).get("jobs", [])
     if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
         raise RecordError(f"{file}: damaged (no list of jobs)")
-    for job in jobs:
-        if isinstance(job.get("folder"), str):
-            named = Path(job["folder"])
-            places = (named, file.parent / named.name, file.parent / "runs" / named.name)
-            found += [place for place in places if (place / "manifest.json").is_file()][:1]
-    return list(dict.fromkeys(found))
+    return jobs
+
+
+def _place(file: Path, job: dict[str, Any]) -> Path | None:
+    """The job's run folder, if it is there."""
+    if not isinstance(job.get("folder"), str):
+        return None
+    named = Path(job["folder"])
+    places = (named, file.parent / named.name, file.parent / "runs" / named.name)
+    return next((place for place in places if (place / "manifest.json").is_file()), None)
 
 
 def _text(file: Path) -> str:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from omegaconf import OmegaConf
 
 from harness.errors import ConfigError, ThresholdError
+from harness.memory import MemorySystem
+from harness.spec import RunSpec
 
-OURS = (
-    "memory.",
-    "protocol.",
-    "embedder.",
-    "backbone.model",
-    "backbone.revision",
-    "backbone.sampling",
-    "backbone.thinking",
-    "backbone.window",
-    "backbone.server.args",
-    "backbone.server.dtype",
-    "dataset.gold",
-    "experiment=",
-    "limits=",
-)
-"""Overrides after which a run is no longer the system a paper's figure is for."""
+CHOICES = ("backbone", "memory", "ablation", "dataset", "protocol")
+"""Groups whose choice decides which published row a run is held against."""
+SAID_ELSEWHERE = ("dataset", "seed", "trials", "plan", "hydra", "hydra/launcher", "hydra/sweeper")
+"""Keys that change no system: the table says what of the data was asked, by which seed and how often."""
 
 
 def table_facts(spec, system, dataset, built, facts, overrides) -> dict[str, Any]:
@@ -39,17 +30,48 @@ def table_facts(spec, system, dataset, built, facts, overrides) -> dict[str, Any
     for run, count in sorted(shared.items()):
         some = "" if count == len(built) else f", {count} of {len(built)} conversations"
         lines.append(f"memory: shared with {run}{some}; its building counts as replies from the cache")
-    changed = [text.lstrip("+~") for text in overrides if text.lstrip("+~").startswith(OURS) and not is_grid(text)]
+    changed = [text.lstrip("+~") for text in overrides if changes_system(text, system)]
     if changed:
         lines.append(f"set for this run: {' '.join(changed)}")
-    whole = not changed and dataset.fingerprint.is_locomo10 and dataset.n_questions == dataset.fingerprint.questions
+    real = spec.backbone.kind != "scripted" and spec.embedder.kind != "hashing"
+    asked = dataset.fingerprint.is_locomo10 and dataset.n_questions == dataset.fingerprint.questions
+    whole = real and not changed and asked
     comparable = {"backbone": spec.backbone.name, "label": spec.label, "protocol": spec.protocol.name}
     return {"title": spec.label, "lines": lines, "comparable": comparable | {"full_locomo10": whole}}
 
 
+def changes_system(override: str, system: type[MemorySystem]) -> bool:
+    """Whether a command-line override can make another system of the one a paper's figure is for.
+
+    Everything does but what is known not to: a choice of CHOICES, a field classed runtime, a grid.
+    """
+    key, _, value = override.lstrip("+~").partition("=")
+    if key == "embedder":
+        return value != "minilm"
+    if key == "limits":
+        return value != "none"
+    if key == "experiment":
+        return not is_grid(override)
+    if key == "dataset.gold":
+        return value != "raw"
+    group = key.partition(".")[0]
+    if key in CHOICES or group in SAID_ELSEWHERE:
+        return False
+    cls: Any = RunSpec
+    for part in key.split("."):
+        fields = {f.name: f for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+        if part not in fields:
+            return True
+        nested = system.Config if cls is RunSpec and part == "memory" else get_type_hints(cls)[part]
+        if fields[part].metadata["class"] == "runtime":
+            return False
+        cls = nested
+    return True
+
+
 def is_grid(override: str) -> bool:
     """Whether it chooses an experiment that only lists runs (conf/experiment/table1.yaml) and sets nothing in them."""
-    key, _, name = override.partition("=")
+    key, _, name = override.lstrip("+~").partition("=")
     file = Path(__file__).resolve().parent.parent / "conf" / "experiment" / f"{name}.yaml"
     return key == "experiment" and file.is_file() and set(OmegaConf.load(file)) <= {"hydra"}
 

@@ -66,8 +66,10 @@ def build_reports(
     baseline: str | None = None,
     layout: str = "auto",
     metrics: Sequence[str] = (),
+    absent: Sequence[str] = (),
 ) -> list[Report]:
-    """A report a block of `collect`. Runs that are in none of them stand as lines under the first."""
+    """A report a block of `collect`. Runs that are in none of them stand as lines under the first, and so do `absent`
+    ones (`eval.collection.absent_jobs`)."""
     reports = [report(block, baseline=baseline, layout=layout, metrics=metrics) for block in made]
     waiting = [
         f"not in the tables: {run.label} on {run.backbone} is {run.state} ({run.path.name})"
@@ -78,7 +80,7 @@ def build_reports(
         f"not in the tables: {copy.path} is a copy of {of.path}"
         for copy, of in copies([run for run in runs if run.complete])
     ]
-    lines = tuple(Line(text, strong=True) for text in waiting)
+    lines = tuple(Line(text, strong=True) for text in (*waiting, *absent))
     if lines and reports:
         reports[0] = Report(reports[0].title, (*reports[0].blocks, lines))
     elif lines:

@@ -91,7 +91,7 @@ def _amount(backbone: BackboneSpec, calls: tuple[int, int], tokens: tuple[int, i
         prompt = n - completion
         hours.append((prompt / backbone.speed_prompt_tps + completion / backbone.speed_completion_tps) / 3600)
         usd.append((prompt * backbone.price.prompt + completion * backbone.price.completion) / 1e6)
-    priced = backbone.price.date is not None
+    priced = backbone.price.prompt > 0 or backbone.price.completion > 0
     return Amount(calls, tokens, tuple(hours), tuple(usd) if priced else None)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.compose import build_spec, folder_name, run_identity
+from harness.errors import ConfigError
 from harness.llm.tokens import with_counter
 from harness.locomo.loader import load_dataset, shape
 from harness.locomo.schema import Dataset
@@ -68,6 +69,12 @@ def prepare(values: Mapping[str, Any]) -> Prepared:
     """
     spec, system = build_spec({key: value for key, value in values.items() if key != "plan"})
     spec = replace(spec, backbone=with_counter(spec.backbone))
+    price = spec.backbone.price
+    if spec.run.max_usd is not None and spec.backbone.kind == "openai" and not (price.prompt or price.completion):
+        raise ConfigError(
+            f"run.max_usd={spec.run.max_usd:g} cannot be kept: backbone {spec.backbone.name} has no price; give "
+            "backbone.price.prompt and backbone.price.completion in dollars per million tokens"
+        )
     dataset = load_dataset(spec.dataset)
     protocol = build_protocol(spec.protocol)
     plan = make_plan(
@@ -88,7 +95,8 @@ def sweep_total(jobs: Iterable[Prepared]) -> tuple[Amount, int]:
         if job.finished:
             continue
         total += job.plan.asking
-        if job.building in seen:
+        # Without a cache, or with one that is filled anew, each job asks everything by itself.
+        if job.spec.cache.mode in ("use", "replay") and job.building in seen:
             shared += 1
         else:
             seen.add(job.building)

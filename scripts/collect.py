@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from eval.collection import load_runs
+from eval.collection import absent_jobs, load_runs
 from harness.errors import BenchError, RecordError
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def collect(given: argparse.Namespace) -> None:
     subsets = ("all", "clean") if given.subset == "both" else (given.subset,)
     blocks = gather(runs, split=given.split, subsets=subsets)
     check_names(given, blocks)
-    reports = build_reports(runs, blocks, baseline=given.baseline, layout=given.table, metrics=given.metric)
+    absent = absent_jobs(given.runs)
+    layout = {"layout": given.table, "metrics": given.metric}
+    reports = build_reports(runs, blocks, baseline=given.baseline, absent=absent, **layout)
     for report in reports:
         shown = console(report)
         columns = max(width(shown), shutil.get_terminal_size((WIDTH, 24)).columns)
@@ -93,7 +95,7 @@ def collect(given: argparse.Namespace) -> None:
             from eval.report import write_report
 
             given.report.parent.mkdir(parents=True, exist_ok=True)
-            write_report(runs, given.report, baseline=given.baseline)
+            write_report(runs, given.report, baseline=given.baseline, absent=absent)
             print(f"written: {given.report}")
     except OSError as error:
         raise RecordError(f"{error.filename}: cannot be written ({error.strerror}); give another place") from None

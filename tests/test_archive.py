@@ -24,7 +24,8 @@ NUMBERS = ("value", "low", "high", "n", "n_error", "p", "p_holm", "published", "
 
 
 def figures(path):
-    """(kind, system, metric, row) -> every number a table's CSV gives there."""
+    """(kind, system, metric, row) -> every number a table's CSV gives there. (With one conversation there are no intervals
+    and no p, and nobody published these: those columns are compared as empty.)"""
     with path.open(encoding="utf-8") as handle:
         # What a run cost is another matter: a replay takes other time, and all its calls are cached.
         rows = [row for row in csv.DictReader(handle) if row["subset"] == "all" and row["kind"] != "cost"]

@@ -4,6 +4,9 @@ import pytest
 from hydra import compose
 from omegaconf import OmegaConf
 
+from eval.run_report import changes_system
+from harness.errors import ConfigError
+from harness.memory import load_system
 from harness.prepare import prepare, sweep_total
 
 pytestmark = pytest.mark.usefixtures("hydra_context")
@@ -44,3 +47,35 @@ def test_a_sweep_counts_a_shared_memory_once():
     parts = (whole.plan.building, whole.plan.asking, narrow.plan.asking, other.plan.building, other.plan.asking)
     assert total.calls == tuple(sum(part.calls[i] for part in parts) for i in (0, 1))
     assert total.usd[1] == pytest.approx(sum(part.usd[1] for part in parts))
+
+
+def test_a_run_is_paid_for_where_a_price_is_and_the_cache_may_miss():
+    priced = ("backbone.price.prompt=1", "memory=rag")
+    assert prepared(*priced).priced and prepared(*priced).plan.usd[1] > 0
+    assert not prepared(*priced, "cache.mode=replay").priced
+    assert not prepared("memory=rag").priced
+    with pytest.raises(ConfigError, match=r"run.max_usd=1 cannot be kept: backbone gpt-4o-mini has no price"):
+        prepared("backbone=gpt-4o-mini", "backbone.price.prompt=0", "backbone.price.completion=0", "run.max_usd=1")
+
+
+def test_without_a_shared_cache_every_job_builds():
+    off = [prepared("memory=memfly", "cache.mode=off", f"memory.i_max={n}") for n in (0, 1)]
+    total, shared = sweep_total(off)
+    assert shared == 0 and total.calls[1] == sum(one.plan.total.calls[1] for one in off)
+
+
+@pytest.mark.parametrize(
+    ("override", "changes"),
+    [
+        ("backbone=gpt-4o", False), ("ablation=no_link", False), ("embedder=minilm", False), ("embedder=hashing", True),
+        ("backbone.can_judge=false", True), ("backbone.name=gpt-4o", True), ("backbone.structured=prompt", True),
+        ("backbone.tokenizer=estimate", True), ("backbone.server.args=[--quantization=fp8]", True),
+        ("backbone.server.tensor_parallel=2", False), ("backbone.base_url=http://127.0.0.1:1/v1", False),
+        ("backbone.price.prompt=1", False), ("memory.tau_merge=0.7", True), ("protocol.max_tokens=5", True),
+        ("dataset.gold=repaired", True), ("dataset.max_sessions=1", False), ("run.dir=x", False), ("cache.path=x", False),
+        ("limits=small", True), ("experiment=demo", True), ("experiment=table1", False), ("+nonsense.key=1", True),
+        ("seed=3", False), ("trials=2", False), ("wandb.mode=offline", False), ("hydra.sweep.dir=x", False),
+    ],
+)  # fmt: skip
+def test_what_makes_another_system_of_the_papers(override, changes):
+    assert changes_system(override, load_system("memfly.system:MemFly")) is changes

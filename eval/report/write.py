@@ -54,7 +54,7 @@ class Section:
     settings: Grid
 
 
-def render(runs: Sequence[Run], *, baseline: str | None = None) -> str:
+def render(runs: Sequence[Run], *, baseline: str | None = None, absent: Sequence[str] = ()) -> str:
     """The page's text: `eval.report.write_report` without the file."""
     made = collect(runs, split=True)
     if not made:
@@ -65,7 +65,7 @@ def render(runs: Sequence[Run], *, baseline: str | None = None) -> str:
     places = [(one.name, block.backbone, place) for place, block in enumerate(whole, 1) for one in block.systems]
     for run, name in zip(kept.runs, across_tables(*zip(*places, strict=True)), strict=True):
         run["name"] = name
-    return _page(kept, build_reports(runs, made, baseline=baseline), sections)
+    return _page(kept, build_reports(runs, made, baseline=baseline, absent=absent), sections)
 
 
 def _section(block: Block, name: str, kept: _Collection) -> Section:

@@ -58,16 +58,14 @@ class BenchSweeper(BasicSweeper):
 
         with keeping():  # for the jobs of this process; a launcher's other processes know nothing of it
             for numbers, extra in self._batches({n: one for n, one in ready.items() if not one.plan_only}):
-                if extra is None:
-                    outcomes |= dict.fromkeys(numbers, "not started: run.max_usd is spent")
-                    continue
                 batch = [[*jobs[number], *extra[number]] for number in numbers]
                 results = self.launcher.launch(batch, initial_job_idx=numbers[0])
                 for number, result in zip(numbers, results, strict=True):
                     returns[number] = result
                     outcomes[number] = outcome(result)
         self._print_table(names, outcomes)
-        write_runs(sweep_dir, jobs, outcomes, ready)
+        if len(planned) < len(ready):
+            write_runs(sweep_dir, jobs, outcomes, ready)
         failed = sum(not text.startswith(("finished", "planned")) for text in outcomes.values())
         if failed:
             raise SweepError(f"{failed} of {len(jobs)} jobs of the sweep did not finish; the table above says why")
@@ -101,32 +99,28 @@ class BenchSweeper(BasicSweeper):
         notes = dict.fromkeys(download_note(one.spec.backbone) for one in ready.values()) if not all(replayed) else {}
         lines += [f"  {note}" for note in notes if note]
         print("\n".join(lines), file=sys.stderr, flush=True)
-        options = next(iter(ready.values())).spec.run
-        if not all(one.plan_only for one in ready.values()):
-            approve(total, yes=options.assume_yes, max_usd=options.max_usd, ask=terminal())
+        paid, _ = sweep_total(one for one in ready.values() if one.priced and not one.plan_only)
+        allowed = all(one.spec.run.assume_yes for one in ready.values())
+        approve(paid, yes=allowed, max_usd=limit_of(ready), ask=terminal())
 
     def _batches(self, ready: Mapping[int, Prepared]):
         """Yield (job numbers, further overrides by number).
 
         Hydra's basic launcher gets one job after another, each of which may spend what the ones before it left of
-        run.max_usd; None in place of the overrides: nothing is left. A launcher that runs jobs beside each other gets
+        run.max_usd. A launcher that runs jobs beside each other gets
         them all, and the limit is shared out by plan."""
         from harness.llm.budget import Budget
 
         allowed = "run.assume_yes=true"
-        limits = {one.spec.run.max_usd for one in ready.values()}
-        limit = min((value for value in limits if value is not None), default=None)
+        limit = limit_of(ready)
         numbers = list(ready)
         if isinstance(self.launcher, BasicLauncher):
             before = Budget.total
             for number in numbers:
                 extra = [allowed]
                 if limit is not None:
-                    rest = limit - (Budget.total - before)
-                    if rest <= 0 and ready[number].priced and not ready[number].finished:
-                        yield [number], None
-                        continue
-                    extra.append(f"run.max_usd={max(rest, 0.0):.6f}")
+                    rest = max(0.0, limit - (Budget.total - before))
+                    extra.append(f"run.max_usd={rest:.6f}")  # at 0 it may still finish from the cache
                 yield [number], {number: extra}
         elif numbers and limit is None:
             yield numbers, {number: [allowed] for number in numbers}
@@ -140,6 +134,11 @@ class BenchSweeper(BasicSweeper):
         print(f"\nsweep: {len(names)} jobs", file=sys.stderr)
         for number, name in enumerate(names):
             print(f"  #{number} {name}: {outcomes[number]}", file=sys.stderr)
+
+
+def limit_of(ready: Mapping[int, Prepared]) -> float | None:
+    """The smallest run.max_usd of the jobs: what the whole sweep may spend."""
+    return min((one.spec.run.max_usd for one in ready.values() if one.spec.run.max_usd is not None), default=None)
 
 
 RUNS_FILE = "runs.json"

@@ -5,7 +5,7 @@ import json
 import pytest
 from run_folders import record, write_run
 
-from eval.collection import load_runs
+from eval.collection import absent_jobs, load_runs
 from harness.errors import RecordError
 
 
@@ -85,3 +85,19 @@ def test_a_folder_copied_in_part_is_refused(tmp_path):
     (folder / "answers.jsonl").unlink()
     with pytest.raises(RecordError, match="holds 0 answers"):
         _ = load_runs([folder])[0].outcomes
+
+
+def test_a_sweeps_jobs_without_a_folder_are_said(tmp_path):
+    folder = write_run(tmp_path / "runs" / "a", [record("c1", 0, 1)])
+    (tmp_path / "sweep").mkdir()
+    jobs = [
+        {"folder": str(folder), "overrides": ["memory=memfly"], "outcome": "finished"},
+        {"folder": str(tmp_path / "gone"), "overrides": ["memory=rag"], "outcome": "finished, gone"},
+        {"folder": None, "overrides": ["memory=nosuch"], "outcome": "refused: no such memory"},
+    ]
+    (tmp_path / "sweep" / "runs.json").write_text(json.dumps({"jobs": jobs}))
+    lines = absent_jobs([tmp_path / "sweep", folder])
+    assert [line.partition("(")[2] for line in lines] == [
+        "memory=rag): finished, gone",
+        "memory=nosuch): refused: no such memory",
+    ]
