@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,7 +116,7 @@ class Rag(MemorySystem):
             for id, vector in enumerate(await self.services.embedder.encode([unit.indexed for unit in units])):
                 self._dense.add(id, vector)
         if units and self.config.retriever != "dense":
-            self._lexical = Lexical([unit.indexed for unit in units])
+            self._lexical = await asyncio.to_thread(Lexical, [unit.indexed for unit in units])
         if conversation.turns and not units:
             self._notices = (f"{conversation.sample_id} has no {self.config.units}: nothing to retrieve",)
         self._units = units

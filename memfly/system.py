@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -46,7 +47,7 @@ class MemFly(MemorySystem):
         """Build the memory. EndpointError passes through."""
         builder = Builder(self.config, self.services, self._caller)
         await builder.build(conversation)
-        self._use(builder)
+        await self._use(builder)
 
     async def restore(self, tables: Tables, stats: MemoryStats, conversation: Conversation) -> None:
         """Take over an exported memory. Recalls, `stats` and `export` are those of the built one."""
@@ -55,11 +56,12 @@ class MemFly(MemorySystem):
         builder.hierarchy = await restored(tables, conversation, self.services.embedder, embed_raw=embed_raw)
         builder.growth = [dict(row) for row in tables["growth"]]
         self._stats = stats
-        self._use(builder)
+        await self._use(builder)
 
-    def _use(self, builder: Builder) -> None:
+    async def _use(self, builder: Builder) -> None:
         if self.config.bm25_weight > 0:
-            self._lexical = Lexical([note.text for note in builder.hierarchy.notes])
+            texts = [note.text for note in builder.hierarchy.notes]
+            self._lexical = await asyncio.to_thread(Lexical, texts)  # stemming a long conversation takes its time
         self._builder = builder
 
     async def recall(self, query: Query, meter: Meter) -> Evidence:
