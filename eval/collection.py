@@ -162,10 +162,13 @@ def load_run(folder: Path) -> Run:
     if not _fits(manifest, _MANIFEST):
         raise RecordError(f"{folder / 'manifest.json'}: damaged (no manifest of a run)")
     status, metrics = folder / "status.json", folder / "metrics.json"
+    stands = _json(status) if status.is_file() else {}
+    if not isinstance(stands.get("state", ""), str):
+        raise RecordError(f"{status}: damaged (no state of a run)")
     figures = _json(metrics) if metrics.is_file() else {}
     if metrics.is_file() and not _fits(figures, _METRICS):
         raise RecordError(f"{metrics}: damaged (figures are missing); delete it and start the run again")
-    return Run(folder, manifest, _json(status) if status.is_file() else {}, figures)
+    return Run(folder, manifest, stands, figures)
 
 
 _NUMBER = (int, float)

@@ -55,7 +55,7 @@ def damaged(draw: st.DrawFn, sound: Any, most: int = 3) -> Any:
         if how == "remove":
             del holder[path[-1]]
         elif how == "rename" and isinstance(holder, dict):
-            holder[draw(st.sampled_from(sorted(holder)) | st.text(max_size=8))] = holder.pop(path[-1])
+            holder[draw(st.sampled_from([*holder, "x"]) | st.text(max_size=8))] = holder.pop(path[-1])
         elif how == "twice" and isinstance(holder, list):
             holder.append(copy.deepcopy(holder[path[-1]]))
         else:

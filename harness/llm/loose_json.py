@@ -24,8 +24,19 @@ MAX_DEPTH = 50
 
 
 def _whole(text: str) -> str:
-    """Escaped surrogate pairs become the sign they stand for; half a pair becomes a question mark."""
+    """Escaped surrogate pairs become the sign they stand for; half a pair becomes a replacement sign."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def without_halves(value: Any) -> Any:
+    """A parsed value in whose texts half a surrogate pair, which nothing can store or send, is a replacement sign."""
+    if isinstance(value, str):
+        return _whole(value)
+    if isinstance(value, list):
+        return [without_halves(child) for child in value]
+    if isinstance(value, dict):
+        return {_whole(key): without_halves(child) for key, child in value.items()}
+    return value
 
 
 class NotJson(ValueError):

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from harness.llm.coerce import coerce
-from harness.llm.loose_json import MAX_DEPTH, NotJson, read_loose
+from harness.llm.loose_json import MAX_DEPTH, NotJson, read_loose, without_halves
 
 _THINK = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _THINK_END = re.compile(r"^.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
@@ -142,9 +142,10 @@ def parse_reply(text: str | None, reasoning: str | None, model: type[BaseModel])
     if {"think_unclosed", "reasoning_field"} & set(thinking):
         candidates.reverse()  # drafts come first in thinking, the conclusion last
     problem: Unusable | None = None
+    escaped = "\\u" in shown  # Python's reader makes halves of characters of them; ours does not
     for value, kinds in candidates:
         try:
-            return _fit(value, [*thinking, *kinds], model)
+            return _fit(without_halves(value) if escaped else value, [*thinking, *kinds], model)
         except Unusable as error:
             problem = problem or error
     raise problem or Unusable("unparsable", "it held no JSON object")

@@ -153,6 +153,11 @@ def test_a_model_that_repeats_itself(piece):
     read(json.dumps({"ids": [rambling], "id": rambling, "score": f"{rambling} of ten"}))
 
 
+@pytest.mark.parametrize("text", ['{"answer": "a \\ud83d"}', '"a \\ud83d"', '```json\n{"answer": "a \\ud83d"}\n```'])
+def test_half_a_character_is_a_replacement_sign(text):
+    assert parse_reply(text, None, One).value.answer == "a \ufffd"
+
+
 @pytest.mark.parametrize("opening", ['{"id": ', "{id: ", '{"ids": [', '{"id": "'])
 def test_a_number_of_thousands_of_digits_is_unusable_and_no_crash(opening):
     read(opening + "9" * 5000)
