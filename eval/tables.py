@@ -133,6 +133,7 @@ def _head(block: Block) -> list[Line]:
     if block.group.apart:
         lines.insert(0, f"apart from the other tables here: {', '.join(block.group.apart)}")
     lines += _changes(block.systems)
+    lines += _notices(block.systems)
     strong = []
     for one in block.systems:
         if one.run.state == "failed":
@@ -142,6 +143,23 @@ def _head(block: Block) -> list[Line]:
         if one.oracle:
             strong.append(f"ORACLE {one.name}: answers are made from the gold; a bound, no system")
     return [Line(text) for text in lines] + [Line(text, strong=True) for text in strong]
+
+
+_SAID = ("backbone: ", "memory: ", "data: ", "protocol: ", "context tokens counted", "set for this run", "ORACLE ",
+         "answers made by code")  # fmt: skip
+"""Beginnings of a run's own lines that the head of a collection says in its way."""
+
+
+def _notices(systems: Sequence[Named]) -> list[str]:
+    """What else stands above a run's own table (data that is not LoCoMo-10, the cut, another gate, stand-ins): once where all
+    say it, else with the names of those that do."""
+    by_line: dict[str, list[str]] = {}
+    for one in systems:
+        model = f"embedder: {one.run.spec['embedder'].get('model')}"
+        for line in one.run.metrics.get("table", {}).get("lines", []):
+            if not line.startswith(_SAID) and line != model:
+                by_line.setdefault(line, []).append(one.name)
+    return [line if len(names) == len(systems) else f"{', '.join(names)}: {line}" for line, names in by_line.items()]
 
 
 def _codes(systems: Sequence[Named]) -> str:

@@ -122,7 +122,7 @@ def curves(name: str, title: str, about: str, lines: Mapping[str, Sequence[float
         return left + inner * (place - 1) / max(1, longest - 1)
 
     def y(value: float) -> float:
-        return low - (low - head) * value / marks[-1]
+        return low - (low - head) * value / (marks[-1] or 1)  # a layer that never grows is a line at 0
 
     for value in marks:
         put(root, "line", "rule", x1=left, x2=left + inner, y1=y(value), y2=y(value))

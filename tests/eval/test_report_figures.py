@@ -126,3 +126,9 @@ def test_names_of_any_kind_stay_text():
                 tags = {one.tag for one in ElementTree.fromstring(str(picture)).iter()}
                 assert tags <= {"svg", "title", "desc", "g", "text", "line", "rect", "path", "circle"}
                 assert not {"<img", "<script", "<!--"} & set(re.findall(r"<[a-z!-]+", str(picture)))
+
+
+def test_a_layer_that_never_grows_is_a_line_at_nought():
+    from eval.report.figures import curves
+
+    curves("edges", "Edges", "", {"memfly-no_link": [0, 0, 0]}, ("turn", "edges"), as_percent=False)

@@ -249,3 +249,21 @@ def test_the_command_refuses_in_one_line(tmp_path):
         done = collect_command(*arguments)
         assert done.returncode == 2 and says in done.stderr
         assert len(done.stderr.strip().split("\n")) == 1 and "Traceback" not in done.stderr
+
+
+def test_what_stands_above_a_runs_own_table_stands_above_the_collection(tmp_path):
+    import json
+
+    own = {
+        "a": ["my.json is not LoCoMo-10", "gate scored by embeddings", "memory: memfly, evidence exact"],
+        "b": ["my.json is not LoCoMo-10"],
+    }
+    for name, lines in own.items():
+        folder = write_run(tmp_path / name, answers(FULL), memory={"a": "memfly", "b": "rag"}[name])
+        metrics = json.loads((folder / "metrics.json").read_text())
+        metrics["table"]["lines"] = lines
+        (folder / "metrics.json").write_text(json.dumps(metrics))
+    runs = load_runs([tmp_path])
+    text = markdown_text(build_reports(runs, collect(runs))[0])
+    assert text.count("my.json is not LoCoMo-10") == 1
+    assert "- memfly: gate scored by embeddings" in text and "evidence exact" not in text
