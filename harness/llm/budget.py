@@ -54,7 +54,7 @@ class Budget:
         return amount
 
     async def settle(self, reserved: float, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
-        """Put the real price (0 for a call that failed) in the place of what was set aside."""
+        """Put what a call cost (0 for one that surely was not billed) in the place of what was set aside."""
         paid = self.cost(prompt_tokens, completion_tokens)
         self.spent += paid
         Budget.total += paid

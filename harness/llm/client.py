@@ -289,13 +289,27 @@ class Chat:
         return framed, int(outgoing.fields.get("max_tokens", 0))
 
     async def _try(self, outgoing: Outgoing) -> Row:
+        slot = await self._limiter.acquire()
+        outcome, wait = "other", None
+        try:
+            row = await self._send(outgoing)
+            outcome = "ok"
+            return row
+        except Failure as failure:
+            outcome, wait = failure.kind, failure.retry_after
+            raise
+        finally:
+            self._limiter.release(slot, outcome, wait)
+
+    async def _send(self, outgoing: Outgoing) -> Row:
         """One request. What it may cost is set aside before; a request that nobody saw the end of (timed out, cancelled) is
-        taken to have cost that much, because the endpoint may bill it."""
+        taken to have cost that much, because the endpoint may bill it. One that still waits for a slot has cost nothing."""
         most = self._most(outgoing)
         reserved = await self.budget.reserve(*most)
         used = most
+        self.live.in_flight += 1
         try:
-            row = await self._send(outgoing)
+            row = await self._transport.send(outgoing)
             if not row.prompt_tokens and row.estimated:
                 row = replace(
                     row,
@@ -309,22 +323,8 @@ class Chat:
                 used = 0, 0
             raise
         finally:
-            await self.budget.settle(reserved, *used)
-
-    async def _send(self, outgoing: Outgoing) -> Row:
-        slot = await self._limiter.acquire()
-        outcome, wait = "other", None
-        self.live.in_flight += 1
-        try:
-            row = await self._transport.send(outgoing)
-            outcome = "ok"
-            return row
-        except Failure as failure:
-            outcome, wait = failure.kind, failure.retry_after
-            raise
-        finally:
             self.live.in_flight -= 1
-            self._limiter.release(slot, outcome, wait)
+            await self.budget.settle(reserved, *used)
 
     def _charge(self, row: Row, purpose: str, meter: Meter | None) -> tuple[Usage, bool]:
         if row.estimated and not self._scripted:

@@ -3,9 +3,11 @@
 import asyncio
 
 import pytest
+from llm_fakes import chat_of, user
 
 from harness.errors import EndpointError
 from harness.llm.budget import Budget
+from harness.llm.retry import Failure
 from harness.spec import PriceSpec
 
 PRICE = PriceSpec(prompt=2.0, completion=8.0, date="2026-01-01")
@@ -61,3 +63,41 @@ def test_a_call_that_failed_costs_nothing_and_makes_room():
         assert budget.spent == pytest.approx(0.0028)
 
     asyncio.run(calls())
+
+
+def paid_chat(tmp_path, replies, max_usd, **fields):
+    chat, told = chat_of(replies, tmp_path, price=PRICE, **fields)
+    chat.budget = Budget(PRICE, max_usd)
+    return chat, told
+
+
+def test_a_call_that_is_given_up_before_it_had_a_slot_costs_nothing(tmp_path):
+    """One slot: the first call holds it, the second waits for it; both are given up."""
+
+    async def calls():
+        chat, told = paid_chat(tmp_path, [], 1.0, concurrency_start=1, concurrency_max=1)
+        sending, never = asyncio.Event(), asyncio.Event()
+
+        async def send(request):
+            told.sent.append(request)
+            sending.set()
+            await never.wait()
+
+        told.send = send
+        tasks = [asyncio.create_task(chat.complete(user(text), max_tokens=100)) for text in ("one", "two")]
+        await sending.wait()
+        for task in reversed(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(told.sent) == 1
+        # "one" or "two" is a token, 8 are its frame: 9 at 2 dollars, 100 at 8 dollars a million
+        assert chat.budget.spent == pytest.approx((9 * 2 + 100 * 8) / 1e6)
+
+    asyncio.run(calls())
+
+
+def test_a_try_that_timed_out_counts_and_one_that_was_refused_does_not(tmp_path):
+    failures = [Failure("timeout", "transient", "late"), Failure("server", "transient", "500")]
+    chat, _ = paid_chat(tmp_path, [*failures, "yes"], 1.0)
+    asyncio.run(chat.complete(user("one"), max_tokens=100))
+    assert chat.budget.spent == pytest.approx((9 * 2 + 100 * 8 + 10 * 2 + 3 * 8) / 1e6)  # the reply: 10 and 3 tokens
