@@ -209,9 +209,9 @@ def task(cfg: DictConfig) -> str | float:
         _failure.append(ConfigError(f"this is a grid of runs, not a run; start it with: python {grid_command()}"))
         return ""
     if sweep:
-        say(f"\n#{HydraConfig.get().job.num} {' '.join(HydraConfig.get().overrides.task)}")
+        say(f"\n#{hydra_config.job.num} {' '.join(hydra_config.overrides.task)}")
     try:
-        return execute(values, list(HydraConfig.get().overrides.task))
+        return execute(values, list(hydra_config.overrides.task))
     except BenchError as error:
         if sweep:
             say(f"run.py: {error}")

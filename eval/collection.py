@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import RecordError
-from harness.records import parse_record
-
-SWEEP_FILE = "runs.json"
+from harness.records import SWEEP_FILE, parse_record
 
 _COUNTED = ("sample_id", "qa_index", "trial", "category", "scores", "error", "usage")
 

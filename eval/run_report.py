@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 
 from harness.errors import ConfigError, ThresholdError
 from harness.memory import MemorySystem
+from harness.prompts import ROOT
 from harness.spec import RunSpec
 
 CHOICES = ("backbone", "memory", "ablation", "dataset", "protocol")
@@ -72,7 +73,7 @@ def changes_system(override: str, system: type[MemorySystem]) -> bool:
 def is_grid(override: str) -> bool:
     """Whether it chooses an experiment that only lists runs (conf/experiment/table1.yaml) and sets nothing in them."""
     key, _, name = override.lstrip("+~").partition("=")
-    file = Path(__file__).resolve().parent.parent / "conf" / "experiment" / f"{name}.yaml"
+    file = ROOT / "conf" / "experiment" / f"{name}.yaml"
     return key == "experiment" and file.is_file() and set(OmegaConf.load(file)) <= {"hydra"}
 
 

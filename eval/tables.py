@@ -25,6 +25,7 @@ from eval.tables_grids import (
     retrieval_grid,
     sweep_grids,
 )
+from harness.sources import package_of
 
 BY_CATEGORY = ("f1_amem", "bleu1", "f1_locomo")
 STACKED = "Below a row: its 95% interval over conversations, the published value, ours less the published one."
@@ -168,7 +169,7 @@ def _codes(systems: Sequence[Named]) -> str:
     made: dict[str, dict[str, None]] = {}
     for one in systems:
         commit = one.run.manifest.get("versions", {}).get("bench", "unknown")
-        package = one.run.spec["system"].partition(":")[0].partition(".")[0]
+        package = package_of(one.run.spec["system"])
         made.setdefault(package, {}).update(dict.fromkeys(r.get("code") or commit for r in one.run.outcomes))
     return "; ".join(f"{package} {', '.join(codes)}" for package, codes in made.items() if len(codes) > 1)
 

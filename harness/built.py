@@ -56,9 +56,9 @@ class StoredMemory:
         return MemoryStats(**(facts | {"notices": tuple(facts["notices"]), "distributions": spread}))
 
 
-def build_hash(spec: RunSpec, system: type[MemorySystem], conversation: Conversation) -> str:
-    """sha256 (hex) of all that a conversation's memory is made from."""
-    values = {
+def made_from(spec: RunSpec, system: type[MemorySystem]) -> dict[str, Any]:
+    """All that a memory is made from but the conversation, as plain values."""
+    return {
         "format": FORMAT,
         "system": spec.system,
         "memory": build_values(spec.memory),
@@ -68,8 +68,12 @@ def build_hash(spec: RunSpec, system: type[MemorySystem], conversation: Conversa
         "prompts": prompt_hashes(system.prompt_files),
         "code": source_hash("harness", package_of(spec.system)),
         "packages": package_versions(),
-        "conversation": dataclasses.asdict(conversation),
     }
+
+
+def build_hash(spec: RunSpec, system: type[MemorySystem], conversation: Conversation) -> str:
+    """sha256 (hex) of all that a conversation's memory is made from."""
+    values = made_from(spec, system) | {"conversation": dataclasses.asdict(conversation)}
     canonical = json.dumps(values, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=_plain)
     return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -1,8 +1,21 @@
 """Errors a person is meant to read: one line that names what, where and what to do."""
 
+import sys
+from collections.abc import Callable
+
 
 class BenchError(Exception):
     """An expected failure. `run.py` prints its message as one line and exits with status 2."""
+
+
+def exit_status(program: str, work: Callable[[], object]) -> int:
+    """Do a command's work. 0, or 2 after the one line of what a person can mend."""
+    try:
+        work()
+    except BenchError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 class ConfigError(BenchError):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.built import made_from
 from harness.compose import build_spec, folder_name, run_identity
 from harness.errors import ConfigError
 from harness.llm.tokens import with_counter
@@ -20,7 +21,7 @@ from harness.memory import MemorySystem
 from harness.plan import NOTHING, Amount, Plan, make_plan
 from harness.prompts import prompt_hashes
 from harness.protocol import Protocol, build_protocol
-from harness.spec import RunSpec, build_values, identity_values
+from harness.spec import RunSpec
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,10 @@ class Prepared:
 
     @property
     def building(self) -> str:
-        """Hash of what a memory is built from: jobs of equal `building` make the same build calls."""
-        spec, data = self.spec, self.spec.dataset
-        memory = build_values(spec.memory)
-        parts = (spec.system, memory, identity_values(spec.backbone), identity_values(spec.embedder), spec.seed)
-        cut = (data.conversations, data.max_sessions, data.max_turns)
-        return json.dumps([*parts, *cut, self.dataset.fingerprint.content_sha256], sort_keys=True)
+        """What its memories are built from, as text: jobs of equal `building` make the same build calls."""
+        data = self.spec.dataset
+        cut = (data.conversations, data.max_sessions, data.max_turns, self.dataset.fingerprint.content_sha256)
+        return json.dumps([made_from(self.spec, self.system), cut], sort_keys=True)
 
     @property
     def path(self) -> Path:

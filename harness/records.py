@@ -30,6 +30,9 @@ os.umask(_UMASK)  # it cannot be read without being set
 FORMAT = 1
 """Version of the folder's layout; another one refuses to resume."""
 
+SWEEP_FILE = "runs.json"
+"""In a sweep's folder: every job with its overrides, how it ended and its run folder."""
+
 AnswerKey = tuple[str, int, int]
 """(sample_id, qa_index, trial)"""
 

@@ -7,13 +7,13 @@ import platform
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from harness.accounts import total_usage
 from harness.locomo.schema import Dataset, Fingerprint
 from harness.memory import MemorySystem
+from harness.prompts import ROOT
 from harness.sources import code_version, package_versions
 from harness.spec import RunSpec
 
@@ -46,11 +46,10 @@ def versions() -> dict[str, str]:
 
 
 def _commit() -> str:
-    root = Path(__file__).resolve().parent.parent
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty"],  # noqa: S607 - git is found on PATH
-            cwd=root,
+            cwd=ROOT,
             capture_output=True,
             text=True,
             timeout=5,

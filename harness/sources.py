@@ -8,6 +8,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from harness.prompts import ROOT
+
 PACKAGES = (
     "openai",
     "sentence-transformers",
@@ -22,8 +24,6 @@ PACKAGES = (
     "hydra-core",
 )
 """Packages whose version can change a number."""
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @cache

@@ -14,15 +14,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness.errors import BenchError, RecordError
+from harness.errors import RecordError, exit_status
 
 FILES = {"replies.sqlite": "replies", "vectors.sqlite": "vectors"}
 """File -> the table that must not be empty."""
 
 
-def pack(cache: Path, archive: Path) -> dict[str, int]:
-    """Copy the two caches; rows by file. RecordError: a file is missing, empty or already there."""
-    counts = {}
+def pack(cache: Path, archive: Path) -> None:
+    """Copy the two caches and print what was written. RecordError: a file is missing, empty or already there."""
     for name in FILES:
         source, target = cache / name, archive / name
         if not source.is_file():
@@ -33,9 +32,9 @@ def pack(cache: Path, archive: Path) -> dict[str, int]:
     for name, table in FILES.items():
         made = archive / f".{name}.tmp"
         made.unlink(missing_ok=True)
-        counts[name] = _copy(cache / name, made, table)
+        count = _copy(cache / name, made, table)
         os.replace(made, archive / name)
-    return counts
+        print(f"{archive / name}: {count:,} rows, {(archive / name).stat().st_size:,} bytes")
 
 
 def _copy(source: Path, target: Path, table: str) -> int:
@@ -57,14 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("cache", type=Path)
     parser.add_argument("archive", type=Path)
     given = parser.parse_args(arguments)
-    try:
-        counts = pack(given.cache, given.archive)
-    except BenchError as error:
-        print(f"archive.py: {error}", file=sys.stderr)
-        return 2
-    for name, count in counts.items():
-        print(f"{given.archive / name}: {count:,} rows, {(given.archive / name).stat().st_size:,} bytes")
-    return 0
+    return exit_status("archive.py", lambda: pack(given.cache, given.archive))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from eval.collection import absent_jobs, load_runs
-from harness.errors import BenchError, RecordError
+from harness.errors import RecordError, exit_status
 
 if TYPE_CHECKING:
     from eval.tables import Block
@@ -32,12 +32,7 @@ WIDTH = 100
 
 def main(arguments: list[str] | None = None) -> int:
     given = parser().parse_args(arguments)
-    try:
-        collect(given)
-    except BenchError as error:
-        print(f"collect.py: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_status("collect.py", lambda: collect(given))
 
 
 def parser() -> argparse.ArgumentParser:

@@ -14,27 +14,28 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from eval.collection import Run, load_runs
+from eval.collection import load_runs
 from eval.export import answers
 from eval.export.folder import new_folder
-from harness.errors import BenchError, RecordError
+from eval.groups import copies
+from harness.errors import RecordError, exit_status
 
 
 def export(paths: list[Path], out: Path, form: str) -> None:
     found = load_runs(paths)
-    runs: dict[str, Run] = {}
     for run in found:
-        first = runs.get(run.manifest["run_id"])
         if not run.complete:
             print(f"left out, {run.state}: {run.path}", file=sys.stderr)
-        elif first is not None:
-            print(f"left out, a copy of {first.path}: {run.path}", file=sys.stderr)
-        else:
-            runs[run.manifest["run_id"]] = run
+    complete = [run for run in found if run.complete]
+    again = copies(complete)
+    for copy, first in again:
+        print(f"left out, a copy of {first.path}: {copy.path}", file=sys.stderr)
+    left_out = {id(copy) for copy, _ in again}
+    runs = [run for run in complete if id(run) not in left_out]
     if not runs:
         raise RecordError(f"no finished run in {', '.join(map(str, paths))}; give run folders, or a folder of them")
     with new_folder(out) as folder:
-        table = answers.build(list(runs.values()))
+        table = answers.build(runs)
         written = answers.write(table, folder, disk=form != "parquet", parquet=form != "disk")
         names = [out / path.relative_to(folder) for path in written]
     print(f"{len(table)} answers of {len(runs)} runs")
@@ -51,12 +52,7 @@ def main() -> int:
         "--format", choices=("disk", "parquet", "both"), default="disk", help="disk: for load_from_disk (default)"
     )
     options = parser.parse_args()
-    try:
-        export(options.runs, options.out, options.format)
-    except BenchError as error:
-        print(f"export_answers.py: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_status("export_answers.py", lambda: export(options.runs, options.out, options.format))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from eval.collection import load_runs
 from eval.export import graphml, neo4j
 from eval.export.folder import new_folder
 from eval.export.graph import MemoryGraph
-from harness.errors import BenchError, RecordError
+from harness.errors import RecordError, exit_status
 
 
 def load(path: Path, conversations: list[str]) -> MemoryGraph:
@@ -69,12 +69,8 @@ def main() -> int:
     parser.add_argument("--format", choices=("graphml", "neo4j"), required=True)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
     options = parser.parse_args()
-    try:
-        export(options.run, list(dict.fromkeys(options.conversation)), options.format, options.out)
-    except BenchError as error:
-        print(f"export_graph.py: {error}", file=sys.stderr)
-        return 2
-    return 0
+    conversations = list(dict.fromkeys(options.conversation))
+    return exit_status("export_graph.py", lambda: export(options.run, conversations, options.format, options.out))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,9 @@ class BenchSweeper(BasicSweeper):
 
         Returns a JobReturn per job. ConfigError: a paid sweep that nobody allowed.
         """
+        from harness.compose import plain
         from harness.errors import SweepError
+        from harness.llm.kept import keeping
 
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
         overrides = parser.parse_overrides([*self._parse_config(), *arguments])
@@ -46,16 +48,12 @@ class BenchSweeper(BasicSweeper):
             try:
                 ready[number] = self._prepare(job)
             except Exception as error:
-                from harness.compose import plain
-
                 outcomes[number] = "refused: " + plain(error)
         names = short_names(jobs)
         returns: list[JobReturn | None] = [None] * len(jobs)
         self._announce(names, ready)
         planned = [number for number, one in ready.items() if one.plan_only]
         outcomes |= dict.fromkeys(planned, "planned")
-        from harness.llm.kept import keeping
-
         with keeping():  # for the jobs of this process; a launcher's other processes know nothing of it
             for numbers, extra in self._batches({n: one for n, one in ready.items() if not one.plan_only}):
                 batch = [[*jobs[number], *extra[number]] for number in numbers]
@@ -107,8 +105,7 @@ class BenchSweeper(BasicSweeper):
         """Yield (job numbers, further overrides by number).
 
         Hydra's basic launcher gets one job after another, each of which may spend what the ones before it left of
-        run.max_usd. A launcher that runs jobs beside each other gets
-        them all, and the limit is shared out by plan."""
+        run.max_usd. A launcher that runs jobs beside each other gets them all, and the limit is shared out by plan."""
         from harness.llm.budget import Budget
 
         allowed = "run.assume_yes=true"
@@ -141,14 +138,11 @@ def limit_of(ready: Mapping[int, Prepared]) -> float | None:
     return min((one.spec.run.max_usd for one in ready.values() if one.spec.run.max_usd is not None), default=None)
 
 
-RUNS_FILE = "runs.json"
-"""In the sweep's folder: every job with its overrides, how it ended and its run folder. scripts/collect.py reads it."""
-
-
 def write_runs(
     sweep_dir: Path, jobs: Sequence[Sequence[str]], outcomes: Mapping[int, str], ready: Mapping[int, Prepared]
 ) -> None:
-    from harness.records import dumps, write_atomic
+    """What scripts/collect.py reads."""
+    from harness.records import SWEEP_FILE, dumps, write_atomic
 
     rows = [
         {
@@ -158,7 +152,7 @@ def write_runs(
         }
         for number, job in enumerate(jobs)
     ]
-    write_atomic(sweep_dir / RUNS_FILE, dumps({"jobs": rows}, indent=True) + "\n")
+    write_atomic(sweep_dir / SWEEP_FILE, dumps({"jobs": rows}, indent=True) + "\n")
 
 
 def short_names(jobs: Sequence[Sequence[str]]) -> list[str]:
