@@ -10,7 +10,7 @@ TORCH_INDEX ?=
 BIN := $(VENV)/bin
 TORCH := $(shell grep '^torch==' requirements.lock)
 
-.PHONY: setup setup-mem0 setup-slurm setup-optuna setup-ray setup-wandb demo reproduce-table1 reproduce-table2 reproduce-table3 test test-slow test-browser test-vllm lint format data lock clean
+.PHONY: setup setup-mem0 setup-slurm setup-optuna setup-ray setup-wandb demo reproduce-table1 reproduce-table2 reproduce-table3 bench test test-slow test-browser test-vllm lint format data lock clean
 
 setup: $(VENV)/.installed
 
@@ -49,6 +49,10 @@ reproduce-table1 reproduce-table2 reproduce-table3: reproduce-%: setup
 	if [ -f $(call SWEEP,$*)/runs.json ]; then \
 		$(BIN)/python scripts/collect.py $(call SWEEP,$*) --out $(call SWEEP,$*) --report $(call SWEEP,$*)/report.html || exit $$?; \
 	fi; exit $$status
+
+# What the bench costs beside the model: results/bench/README.md. DATA=path/to/locomo10.json, else the shipped sample.
+bench: setup
+	$(BIN)/python scripts/bench.py $(if $(DATA),--data $(DATA))
 
 test: setup
 	$(BIN)/python -m pytest
