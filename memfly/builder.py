@@ -46,7 +46,7 @@ class Builder:
         self.services = services
         self.caller = caller
         self.scoring = config.resolve_scoring(services.chat.can_judge)
-        self.hierarchy = Hierarchy(services.embedder.dim)
+        self.hierarchy = Hierarchy(services.embedder.dim, config.exact_index)
         self.speculation = Speculation(self.hierarchy, config, caller, services.meter)
         self.counts = Counts()
         self.growth: list[dict[str, int | str]] = []
@@ -98,7 +98,7 @@ class Builder:
             self.counts.links += self.hierarchy.link(note.id, other, weight)
         if self.config.adjacent_edges and self.config.link and previous is not None and previous is not note:
             self.counts.adjacent += self.hierarchy.link(previous.id, note.id, self.config.adjacent_weight)
-        if self._since_topics >= self.config.topic_every:
+        if self._since_topics >= max(self.config.topic_every, len(self.hierarchy.notes) // 20):
             await self._evolve(of_row=len(self.growth))
         self.growth.append(self._size(new.turn))
         return note
@@ -165,7 +165,7 @@ class Builder:
         """
         await self._topics_found()
         config = self.config
-        graph = KeywordGraph.of(self.hierarchy)
+        graph = await asyncio.to_thread(KeywordGraph.of, self.hierarchy)  # nothing is committed meanwhile
         run = evolving(graph, smallest=config.topic_min, largest=config.topic_max, seed=self.services.seed)
         self._topics = max(0, of_row), run
         self._since_topics = 0

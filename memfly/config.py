@@ -42,6 +42,9 @@ class MemFlyConfig:
     candidate_previous: bool = identity(default=True)
     """The note of the session's previous turn is always a candidate. Our choice: without it, it is one only in 33-40% of turns, and question and answer are the edges that help."""
 
+    exact_index: Positive = identity(default=20_000)
+    """Notes, and keywords, up to which their search is exact; beyond, by HNSW, and at most so many postings are read for a sparse list. Our choice: beyond what any conversation here holds."""
+
     # Gate
     scoring: Literal["auto", "pairwise", "listwise", "embedding"] = identity(default="auto")
     """[P] is pairwise: one call per pair. listwise: one call per note. embedding: none. auto: pairwise where the backbone can judge, else embedding (our choice: a very small model says 1 to every pair)."""
@@ -70,7 +73,7 @@ class MemFlyConfig:
 
     # Topics
     topic_every: Positive = identity(default=50)
-    """New notes between two topic evolutions; one more at the end. Our choice: the paper says periodically."""
+    """New notes between two topic evolutions, a twentieth of the notes where that is more (so that their cost for each new note stays bounded); one more at the end. Our choice: the paper says periodically."""
     topic_min: Positive = identity(default=3)
     """[P] delta_min <= |C|; our choice of the value: two keywords make no topic."""
     topic_max: Positive = identity(default=50)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from harness.index import DenseIndex
@@ -20,13 +22,13 @@ class Expected:
         self._hierarchy = hierarchy
         self._drafts: list[Draft] = []
         self._holders: dict[str, dict[int, None]] = {}
-        self.note_index = _Joined(hierarchy.note_index, DenseIndex(hierarchy.note_index.dim))
+        self.note_index = _Joined(hierarchy.note_index, len(hierarchy.notes))
 
     def add(self, draft: Draft) -> None:
         """Expect a draft to be appended."""
         note = len(self)
         self._drafts.append(draft)
-        self.note_index.second.add(note, draft.vector)
+        self.note_index.add(note, draft.vector)
         for form in draft.keywords:
             self._holders.setdefault(form, {})[note] = None
 
@@ -41,19 +43,41 @@ class Expected:
             return held
         if held is None:
             return Keyword(-1, form, np.empty(0, dtype=np.float32), holders)
-        return Keyword(held.id, form, held.vector, held.notes | holders)
+        return Keyword(held.id, form, held.vector, _Postings(held.notes, holders))
 
     def idf(self, keyword: Keyword | None) -> float:
         return idf(len(self), keyword)
 
 
-class _Joined:
-    """Two indices searched as one; ids of the second are higher."""
+class _Postings(dict[int, None]):
+    """Postings and those expected behind them, without a copy: of a common keyword they are half the memory."""
 
-    def __init__(self, first: DenseIndex, second: DenseIndex):
-        self.first = first
-        self.second = second
+    def __init__(self, held: dict[int, None], expected: dict[int, None]):
+        super().__init__(expected)
+        self._held = held
+
+    def __len__(self) -> int:
+        return len(self._held) + super().__len__()
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self._held
+        yield from super().__iter__()
+
+    def __contains__(self, note: object) -> bool:
+        return note in self._held or super().__contains__(note)
+
+
+class _Joined:
+    """An index and vectors behind it, searched as one. `base`: the id of the first of these."""
+
+    def __init__(self, first: DenseIndex, base: int):
+        self._first = first
+        self._second = DenseIndex(first.dim)
+        self._base = base
+
+    def add(self, id: int, vector: np.ndarray) -> None:
+        self._second.add(id - self._base, vector)
 
     def search(self, vector: np.ndarray, k: int) -> list[tuple[int, float]]:
-        found = [*self.first.search(vector, k), *self.second.search(vector, k)]
-        return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:k]
+        behind = [(self._base + place, score) for place, score in self._second.search(vector, k)]
+        return sorted([*self._first.search(vector, k), *behind], key=lambda pair: (-pair[1], pair[0]))[:k]

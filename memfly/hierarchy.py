@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
-from harness.index import DenseIndex
+from harness.index import EXACT, DenseIndex
 from memfly.note import Draft, Note
 
 
@@ -21,6 +22,15 @@ class Keyword:
     form: str
     vector: np.ndarray
     notes: dict[int, None] = field(default_factory=dict)
+    _array: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False, compare=False)
+
+    def postings(self) -> np.ndarray:
+        """`notes` as an array, int64. Kept, and extended by what came since."""
+        known, held = len(self._array), len(self.notes)
+        if known < held:
+            new = np.fromiter(islice(self.notes, known, None), dtype=np.int64, count=held - known)
+            self._array = np.concatenate([self._array, new])
+        return self._array
 
 
 @dataclass(frozen=True)
@@ -37,25 +47,25 @@ def idf(notes: int, keyword: Keyword | None) -> float:
 
 
 class Hierarchy:
-    """The three layers of one conversation. `dim`: the embedder's."""
+    """The three layers of one conversation. `dim`: the embedder's. `exact`: how large an index may be that is searched
+    exactly."""
 
-    def __init__(self, dim: int):
+    def __init__(self, dim: int, exact: int = EXACT):
         self.notes: list[Note] = []
         self.keywords: list[Keyword] = []
         self.topics: list[Topic] = []
         self.edges: dict[int, dict[int, float]] = {}
         """RELATED: note id -> neighbour id -> weight, kept in both directions."""
-        self.note_index = DenseIndex(dim)
-        self.keyword_index = DenseIndex(dim)
+        self.note_index = DenseIndex(dim, exact)
+        self.keyword_index = DenseIndex(dim, exact)
         self._keyword_ids: dict[str, int] = {}
 
-    def fill(self, notes: Sequence[Note], keywords: Sequence[Keyword], written: Iterable[int]) -> None:
-        """Take over the notes and keywords of a stored memory, ids being positions, into an empty one. `written`: note
-        ids in the order in which they were last added or merged into."""
+    def fill(self, notes: Sequence[Note], keywords: Sequence[Keyword]) -> None:
+        """Take over the notes and keywords of a stored memory, ids being positions, into an empty one."""
         self.notes, self.keywords = list(notes), list(keywords)
         self._keyword_ids = {keyword.form: keyword.id for keyword in keywords}
-        for note in written:
-            self.note_index.add(note, notes[note].vector)
+        for note in notes:
+            self.note_index.add(note.id, note.vector)
         for keyword in keywords:
             self.keyword_index.add(keyword.id, keyword.vector)
 
@@ -106,10 +116,3 @@ class Hierarchy:
     @property
     def edge_count(self) -> int:
         return sum(len(row) for row in self.edges.values()) // 2
-
-    def note_cosines(self, vector: np.ndarray) -> np.ndarray:
-        """Cosine of every note with a unit vector, by note id. Shape (notes,)."""
-        cosines = np.zeros(len(self.notes), dtype=np.float64)
-        for note, score in self.note_index.search(vector, len(self.notes)) if self.notes else ():
-            cosines[note] = score
-        return cosines

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from harness.llm.words import words
 
 
@@ -22,12 +24,11 @@ class Lexical:
             self._index = bm25s.BM25()
             self._index.index(corpus, show_progress=False)
 
-    def scores(self, question: str) -> dict[int, float]:
-        """Note id -> score, for the notes that share a word with the question."""
+    def scores(self, question: str) -> np.ndarray | None:
+        """Score of every note, by id, 0 where it shares no word with the question. Shape (notes,), float64. None: no
+        note does."""
         asked = [word for word in tokens(question) if word in self._vocabulary]
-        if not asked:
-            return {}
-        return {note: float(score) for note, score in enumerate(self._index.get_scores(asked)) if score > 0}
+        return self._index.get_scores(asked).astype(np.float64) if asked else None
 
 
 def tokens(text: str) -> list[str]:

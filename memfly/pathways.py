@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from memfly.config import MemFlyConfig
-from memfly.fusion import by_score, rrf
+from memfly.fusion import by_score
 from memfly.hierarchy import Hierarchy
+from memfly.ranking import Ranking, fuse
 
 Ranked = list[tuple[int, float]]
 """(note id, score), best first."""
@@ -17,12 +18,13 @@ Ranked = list[tuple[int, float]]
 
 @dataclass(frozen=True)
 class Probe:
-    """A parsed query as vectors. topic and query: (d,); entities: (n, d); bm25: score per note id (memfly_plus)."""
+    """A parsed query as vectors. topic and query: (d,); entities: (n, d); bm25: score of every
+    note, by id, shape (notes,), 0 where it shares no word (memfly_plus)."""
 
     query: np.ndarray
     topic: np.ndarray
     entities: np.ndarray
-    bm25: Mapping[int, float] = field(default_factory=dict)
+    bm25: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -36,22 +38,19 @@ class Hit:
     paths: tuple[str, ...]
 
 
-def macro_semantic(hierarchy: Hierarchy, topic: np.ndarray, k_topic: int) -> tuple[Ranked, list[int]]:
+def macro_semantic(hierarchy: Hierarchy, topic: np.ndarray, k_topic: int) -> tuple[Ranking, list[int]]:
     """R_topic: notes that hold a keyword of the k_topic topics nearest to h_topic [P], ranked by cos(h_topic, h_n)
     (our choice). Also the positions of those topics."""
     if not hierarchy.topics:
-        return [], []
+        return Ranking.of({}), []
     centroids = np.stack([t.centroid for t in hierarchy.topics])
-    nearest = by_score(dict(enumerate((centroids @ topic).tolist())))[:k_topic]
+    nearest = Ranking(np.arange(len(centroids)), (centroids @ topic).astype(np.float64)).best(k_topic)
     chosen = [position for position, _ in nearest]
-    held = {
-        note
-        for position in chosen
-        for keyword in hierarchy.topics[position].keywords
-        for note in hierarchy.keywords[keyword].notes
-    }
-    cosines = hierarchy.note_cosines(topic)
-    return by_score({note: float(cosines[note]) for note in held}), chosen
+    keywords = [hierarchy.keywords[keyword] for position in chosen for keyword in hierarchy.topics[position].keywords]
+    held = np.zeros(len(hierarchy.notes), dtype=bool)
+    held[np.concatenate([keyword.postings() for keyword in keywords])] = True
+    notes = np.flatnonzero(held)
+    return Ranking(notes, hierarchy.note_index.cosines(topic, notes).astype(np.float64)), chosen
 
 
 def matched_keywords(hierarchy: Hierarchy, entities: np.ndarray, k_key: int) -> dict[int, float]:
@@ -65,46 +64,60 @@ def matched_keywords(hierarchy: Hierarchy, entities: np.ndarray, k_key: int) -> 
 
 
 def micro_symbolic(
-    hierarchy: Hierarchy, matched: Mapping[int, float], bm25: Mapping[int, float], bm25_weight: float
-) -> Ranked:
+    hierarchy: Hierarchy, matched: Mapping[int, float], bm25: np.ndarray | None, bm25_weight: float
+) -> Ranking:
     """R_key: notes that hold a matched keyword [P], by the sum of cos x idf over their matched keywords (our choice).
 
     With bm25_weight > 0, BM25 of the question joins in, each part divided by its maximum (memfly_plus).
     """
-    scores: dict[int, float] = {}
+    scores, held = np.zeros(len(hierarchy.notes)), np.zeros(len(hierarchy.notes), dtype=bool)
     for keyword_id, cosine in matched.items():
         keyword = hierarchy.keywords[keyword_id]
-        gain = cosine * hierarchy.idf(keyword)
-        for note in keyword.notes:
-            scores[note] = scores.get(note, 0.0) + gain
-    if bm25_weight > 0 and bm25:
-        scores = _scaled(scores)
-        for note, score in _scaled(bm25).items():
-            scores[note] = scores.get(note, 0.0) + bm25_weight * score
-    return by_score(scores)
+        scores[keyword.postings()] += cosine * hierarchy.idf(keyword)
+        held[keyword.postings()] = True
+    if bm25_weight > 0 and bm25 is not None:
+        scores = _scaled(scores) + bm25_weight * _scaled(bm25)
+        held |= bm25 > 0
+    notes = np.flatnonzero(held)
+    return Ranking(notes, scores[notes])
 
 
-def _scaled(scores: Mapping[int, float]) -> dict[int, float]:
-    top = max(scores.values(), default=0.0)
-    return {note: score / top for note, score in scores.items()} if top > 0 else dict(scores)
+def _scaled(scores: np.ndarray) -> np.ndarray:
+    top = scores.max(initial=0.0)
+    return scores / top if top > 0 else scores
 
 
-def topological(hierarchy: Hierarchy, anchors: Ranked, cosines: np.ndarray, *, anchors_too: bool) -> Ranked:
+def topological(
+    hierarchy: Hierarchy, anchors: Ranked, cosines: Callable[[np.ndarray], np.ndarray], *, anchors_too: bool
+) -> Ranking:
     """1-hop RELATED neighbours of the anchors [P], by anchor score x edge weight x cos(query, h), the best anchor
-    counting (our choice). cosines: of every note with the query, by note id. anchors_too: an anchor may be the
+    counting (our choice). cosines: of notes (ids, ascending) with the query. anchors_too: an anchor may be the
     neighbour of another (memfly_plus)."""
     among = {note for note, _ in anchors}
+    reached = {note for anchor in among for note in hierarchy.edges.get(anchor, ()) if anchors_too or note not in among}
+    notes = np.array(sorted(reached), dtype=np.int64)
+    cosine = dict(zip(notes.tolist(), cosines(notes).tolist(), strict=True))
     scores: dict[int, float] = {}
     for anchor, strength in anchors:
         for note, weight in hierarchy.edges.get(anchor, {}).items():
-            if anchors_too or note not in among:
-                scores[note] = max(strength * weight * float(cosines[note]), scores.get(note, -np.inf))
-    return by_score(scores)
+            if note in reached:
+                scores[note] = max(strength * weight * cosine[note], scores.get(note, -np.inf))
+    return Ranking.of(scores)
 
 
-def pool(fused: Ranked, neighbours: Ranked, cosines: np.ndarray, *, size: int, quota: int) -> tuple[Ranked, list[int]]:
+def pool(
+    fused: Ranked,
+    neighbours: Iterable[tuple[int, float]],
+    nearest: Callable[[int, Collection[int]], Ranked],
+    *,
+    size: int,
+    quota: int,
+) -> tuple[Ranked, list[int]]:
     """The `size` best notes: the fused ranking, of whose places up to `quota` go to neighbours it would not bring by
-    itself; filled up by cosine. Returns the pool in rank order and the filled notes."""
+    itself; filled up by cosine. Returns the pool in rank order and the filled notes.
+
+    nearest: how many, and which notes not, to the notes of highest cosine with the query.
+    """
     head = fused[: max(0, size - quota)]
     present = {note for note, _ in head}
     brought = [pair for pair in neighbours if pair[0] not in present][: min(quota, size)]
@@ -112,15 +125,14 @@ def pool(fused: Ranked, neighbours: Ranked, cosines: np.ndarray, *, size: int, q
     rest = [pair for pair in fused[len(head) :] if pair[0] not in present][: size - len(head) - len(brought)]
     chosen = [*head, *brought, *rest]
     present.update(note for note, _ in rest)
-    ranking = by_score({note: float(c) for note, c in enumerate(cosines.tolist()) if note not in present})
-    filled = ranking[: max(0, size - len(chosen))]
+    filled = nearest(size - len(chosen), present)
     return [*chosen, *filled], [note for note, _ in filled]
 
 
 def retrieve(hierarchy: Hierarchy, probe: Probe, config: MemFlyConfig) -> tuple[list[Hit], dict[str, object]]:
     """One round of retrieval: the pool in rank order, and its trace (JSON-able)."""
-    cosines = hierarchy.note_cosines(probe.query)
-    lists: dict[str, Ranked] = {}
+    index = hierarchy.note_index
+    lists: dict[str, Ranking] = {}
     topics: list[int] = []
     matched: dict[int, float] = {}
     if config.topic:
@@ -128,31 +140,34 @@ def retrieve(hierarchy: Hierarchy, probe: Probe, config: MemFlyConfig) -> tuple[
     if config.keyword:
         matched = matched_keywords(hierarchy, probe.entities, config.k_key)
         lists["keyword"] = micro_symbolic(hierarchy, matched, probe.bm25, config.bm25_weight)
-    fused = rrf([ids(ranked) for ranked in lists.values()], config.rrf_k)
-    quota = 0
+    listed = config.neighbor and config.neighbour_mode == "list"
+    quota = config.neighbour_quota if config.neighbor and not listed else 0
+    wanted = max(config.k_final + quota, config.anchors)
+    fused = fuse(list(lists.values()), config.rrf_k, wanted)
     if config.neighbor:
         lists["neighbor"] = topological(
-            hierarchy, fused[: config.anchors], cosines, anchors_too=config.anchor_neighbours
+            hierarchy,
+            fused[: config.anchors],
+            lambda notes: index.cosines(probe.query, notes),
+            anchors_too=config.anchor_neighbours,
         )
-        if config.neighbour_mode == "list":
-            fused = rrf([ids(ranked) for ranked in lists.values()], config.rrf_k)
-        else:
-            quota = config.neighbour_quota
-    chosen, filled = pool(fused, lists.get("neighbor", []), cosines, size=config.k_final, quota=quota)
-    found = {path: {note for note, _ in ranked} for path, ranked in lists.items()}
+    if listed:
+        fused = fuse(list(lists.values()), config.rrf_k, wanted)
+    chosen, filled = pool(
+        fused,
+        lists.get("neighbor", ()),
+        lambda count, present: index.scan(probe.query, count, present),
+        size=config.k_final,
+        quota=quota,
+    )
     hits = [
-        Hit(note, rank, score, tuple(p for p, notes in found.items() if note in notes) or ("fill",))
+        Hit(note, rank, score, tuple(path for path, ranking in lists.items() if note in ranking) or ("fill",))
         for rank, (note, score) in enumerate(chosen, start=1)
     ]
     return hits, {
         "topics": topics,
         "keywords": [hierarchy.keywords[k].form for k, _ in by_score(matched)],
-        "listed": {path: len(ranked) for path, ranked in lists.items()},
+        "listed": {path: len(ranking) for path, ranking in lists.items()},
         "pool": [hit.note for hit in hits],
         "filled": len(filled),
     }
-
-
-def ids(ranked: Sequence[tuple[int, float]]) -> list[int]:
-    """The note ids of a ranking."""
-    return [note for note, _ in ranked]

@@ -17,8 +17,10 @@ from memfly.topics import KeywordGraph
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
-async def restored(tables: Tables, conversation: Conversation, embedder: Embedder, *, embed_raw: bool) -> Hierarchy:
-    """The hierarchy behind what `memfly.export.tables` wrote, of the conversation it was built from.
+async def restore(
+    tables: Tables, conversation: Conversation, embedder: Embedder, into: Hierarchy, *, embed_raw: bool
+) -> None:
+    """Fill an empty hierarchy: the one behind what `memfly.export.tables` wrote, of the conversation it was built from.
 
     Turns come from the conversation, vectors from the embedder (and so from its cache), centroids from the keywords:
     each is a function of what the tables hold. KeyError for tables of another conversation.
@@ -29,16 +31,14 @@ async def restored(tables: Tables, conversation: Conversation, embedder: Embedde
     texts = [embedding_text(c, of) for c, of in zip(contexts, held, strict=True)] if embed_raw else contexts
     vectors = await embedder.encode([*texts, *(row["form"] for row in tables["keywords"])])
     # In a thread: a long conversation takes 50 ms, in which other conversations' replies would wait.
-    return await asyncio.to_thread(_assembled, tables, conversation, held, vectors)
+    await asyncio.to_thread(_fill, into, tables, conversation, held, vectors)
 
 
-def _assembled(
-    tables: Tables, conversation: Conversation, held: Sequence[list[Turn]], vectors: np.ndarray
-) -> Hierarchy:
+def _fill(
+    hierarchy: Hierarchy, tables: Tables, conversation: Conversation, held: Sequence[list[Turn]], vectors: np.ndarray
+) -> None:
     """held: the turns of each note. vectors: of the notes, then of the keywords, shape (notes + keywords, d)."""
-    place = {turn.dia_id: position for position, turn in enumerate(conversation.turns)}
     of_notes, of_keywords = np.split(vectors, [len(held)])
-    hierarchy = Hierarchy(vectors.shape[1])
     keywords = [
         Keyword(row["id"], row["form"], vector, dict.fromkeys(row["notes"]))
         for row, vector in zip(tables["keywords"], of_keywords, strict=True)
@@ -48,12 +48,9 @@ def _assembled(
         Note(row["id"], of, row["context"], vector, dict.fromkeys(ids[form] for form in row["keywords"]))
         for row, of, vector in zip(tables["notes"], held, of_notes, strict=True)
     ]
-    # An index keeps its vectors in the order in which notes were last written: that of their latest turns.
-    written = sorted((note.id for note in notes), key=lambda note: place[notes[note].turns[-1].dia_id])
-    hierarchy.fill(notes, keywords, written)
+    hierarchy.fill(notes, keywords)
     for row in tables["edges"]:
         hierarchy.link(row["source"], row["target"], row["weight"])
     groups = [tuple(ids[form] for form in row["keywords"]) for row in tables["topics"]]
     centroid = KeywordGraph.of(hierarchy).centroids()
     hierarchy.topics = [Topic(group, centroid(group)) for group in groups]
-    return hierarchy

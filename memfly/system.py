@@ -22,7 +22,7 @@ from memfly.plan import predict
 from memfly.refine import refine
 from memfly.render import fit
 from memfly.replies import Judged, Parsed
-from memfly.restore import Tables, restored
+from memfly.restore import Tables, restore
 
 EMBEDDING_NOTICE = "gate scored by embeddings, not by the LLM of the paper"
 MAX_ENTITIES = 8
@@ -52,8 +52,7 @@ class MemFly(MemorySystem):
     async def restore(self, tables: Tables, stats: MemoryStats, conversation: Conversation) -> None:
         """Take over an exported memory. Recalls, `stats` and `export` are those of the built one."""
         builder = Builder(self.config, self.services, self._caller)
-        embed_raw = self.config.embed_raw
-        builder.hierarchy = await restored(tables, conversation, self.services.embedder, embed_raw=embed_raw)
+        await restore(tables, conversation, self.services.embedder, builder.hierarchy, embed_raw=self.config.embed_raw)
         builder.growth = [dict(row) for row in tables["growth"]]
         self._stats = stats
         await self._use(builder)
@@ -131,7 +130,7 @@ class MemFly(MemorySystem):
         topic = topic or text
         entities = entities or list(names_and_words(text))[:MAX_ENTITIES]
         vectors = await self.services.embedder.encode([text, topic, *entities])
-        bm25 = self._lexical.scores(text) if self._lexical else {}
+        bm25 = self._lexical.scores(text) if self._lexical else None
         return Probe(vectors[0], vectors[1], vectors[2:], bm25), {"topic": topic, "entities": entities}
 
     async def _judge(self, question: str, notes: Sequence[Any], meter: Meter) -> str | None:

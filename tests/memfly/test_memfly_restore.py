@@ -81,23 +81,6 @@ def test_a_restored_memory_answers_as_the_built_one(samples, name):
         assert built.stats().merges > 3 and built.stats().links > 3 and len(built.hierarchy.topics) > 1
 
 
-def test_the_index_of_a_restored_memory_keeps_its_order(samples):
-    """A merge moves a note's vector to the end of the index; sums over the index must run in the same order."""
-
-    async def both():
-        built = fresh(BUSY, build_embedder(EMBEDDER, None))
-        await built.ingest(samples[0].conversation)
-        again = fresh(BUSY, build_embedder(EMBEDDER, None))
-        await again.restore(*stored(built), samples[0].conversation)
-        return built, again
-
-    import faiss
-
-    built, again = asyncio.run(both())
-    order = [faiss.vector_to_array(system.hierarchy.note_index._index.id_map).tolist() for system in (built, again)]
-    assert order[0] == order[1] != sorted(order[0])
-
-
 def test_an_empty_memory_is_restored():
     async def once():
         built = fresh(BUSY, build_embedder(EMBEDDER, None))
