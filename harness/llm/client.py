@@ -27,7 +27,7 @@ from harness.llm.structured import Unusable, parse_reply, visible_text, wire_sch
 from harness.llm.tokens import TokenCounter
 from harness.llm.transport import Outgoing, Transport
 from harness.llm.types import Message, Meter, Reply, Usage
-from harness.llm.usage import Live, charge, usage_of
+from harness.llm.usage import Live, charge, charge_failed, usage_of
 from harness.spec import BackboneSpec
 
 Way = Literal["schema", "prompt", "tools"]
@@ -183,12 +183,12 @@ class Chat:
     ) -> Row:
         """One reply, whatever it is worth; a schema that response_format cannot carry goes into the prompt."""
         if schema is None:
-            return await self._ask(messages, None, None, settings, trial, attempt)
+            return await self._ask(messages, None, None, settings, trial, attempt, meter)
         if tools and self.takes_tools:
-            return await self._ask(messages, schema, "tools", settings, trial, attempt, tools)
+            return await self._ask(messages, schema, "tools", settings, trial, attempt, meter, tools)
         way = await self._way_for(schema, meter)
         try:
-            return await self._ask(messages, schema, way, settings, trial, attempt)
+            return await self._ask(messages, schema, way, settings, trial, attempt, meter)
         except FormatRefused as refusal:
             if schema not in self._prompted:
                 self._prompted.add(schema)
@@ -196,7 +196,7 @@ class Chat:
         except EndpointError as error:  # in a replay nobody refuses: what was refused then is not there now
             if error.kind != "replay_miss" or way != "schema" or self._spec.structured != "auto":
                 raise
-        return await self._ask(messages, schema, "prompt", settings, trial, attempt)
+        return await self._ask(messages, schema, "prompt", settings, trial, attempt, meter)
 
     async def settle(self, meter: Meter | None = None) -> None:
         """See ChatModel.settle: whether the endpoint heeds response_format."""
@@ -217,7 +217,7 @@ class Chat:
         """Ask for a colour under a schema of which the prompt says nothing: does a JSON object come back?"""
         settings = {"temperature": 0.0, "max_tokens": _PROBE_TOKENS}
         try:
-            row = await self._ask(_PROBE, _Colour, "schema", settings, 0, 1)
+            row = await self._ask(_PROBE, _Colour, "schema", settings, 0, 1, meter)
         except FormatRefused as refusal:
             self._say(f"response_format refused: the schema goes into the prompt ({refusal})")
             return "prompt"
@@ -243,6 +243,7 @@ class Chat:
         settings: dict[str, Any],
         trial: int,
         attempt: int,
+        meter: Meter | None,
         tools: list[dict[str, Any]] | None = None,
     ) -> Row:
         """The reply to one request, from the cache or computed. Raises FormatRefused where the way is "schema"."""
@@ -264,7 +265,7 @@ class Chat:
             request["tools"] = tools
         outgoing = Outgoing(sent, wire if way == "schema" else None, {**settings, **self._extra}, tools)
         try:
-            row, _ = await self._cache.get(request, partial(self._compute, outgoing))
+            row, _ = await self._cache.get(request, partial(self._compute, outgoing, meter))
         except Failure as refusal:
             if way == "schema" and self._spec.structured == "auto":
                 raise FormatRefused(refusal.message) from None
@@ -276,8 +277,8 @@ class Chat:
             ) from None
         return row
 
-    async def _compute(self, outgoing: Outgoing) -> Row:
-        return await self._retrier.run(partial(self._try, outgoing))
+    async def _compute(self, outgoing: Outgoing, meter: Meter | None) -> Row:
+        return await self._retrier.run(partial(self._try, outgoing, meter))
 
     def _most(self, outgoing: Outgoing) -> tuple[int, int]:
         """Prompt and completion tokens that a request may cost at most; nothing is counted where nothing is paid."""
@@ -288,7 +289,7 @@ class Chat:
         framed = sum(self._count(text) + _FRAME_TOKENS for text in words)
         return framed, int(outgoing.fields.get("max_tokens", 0))
 
-    async def _try(self, outgoing: Outgoing) -> Row:
+    async def _try(self, outgoing: Outgoing, meter: Meter | None) -> Row:
         slot = await self._limiter.acquire()
         outcome, wait = "other", None
         try:
@@ -297,6 +298,7 @@ class Chat:
             return row
         except Failure as failure:
             outcome, wait = failure.kind, failure.retry_after
+            charge_failed(failure.billed, self._spec.price, live=self.live, meter=meter)
             raise
         finally:
             self._limiter.release(slot, outcome, wait)
@@ -320,7 +322,7 @@ class Chat:
             return row
         except Failure as failure:
             if failure.kind != "timeout":
-                used = 0, 0
+                used = failure.billed
             raise
         finally:
             self.live.in_flight -= 1

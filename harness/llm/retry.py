@@ -35,6 +35,7 @@ class Failure(Exception):
 
     `retry_after`: seconds the endpoint asked for. `fatal`: every further call would fail alike (permanent only).
     `names_format`: a refusal that speaks of response_format, so that another way to ask is worth a try.
+    `billed`: prompt and completion tokens that the endpoint counted all the same.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Failure(Exception):
     retry_after: float | None = None
     fatal: bool = False
     names_format: bool = False
+    billed: tuple[int, int] = (0, 0)
 
     def __str__(self) -> str:
         return self.message

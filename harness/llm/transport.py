@@ -142,12 +142,13 @@ class OpenAITransport:
     def _row(self, completion: Any, latency_s: float) -> Row:
         choices = getattr(completion, "choices", None) or [None]
         message = getattr(choices[0], "message", None)
+        usage = getattr(completion, "usage", None)
+        prompt_tokens, completion_tokens = (_tokens(usage, f"{part}_tokens") for part in ("prompt", "completion"))
         if message is None:
-            raise Failure("server", "transient", f"{self.where} sent what is no chat completion")
+            problem = f"{self.where} sent what is no chat completion"
+            raise Failure("server", "transient", problem, billed=(prompt_tokens, completion_tokens))
         extra = message.model_extra or {}
         reasoning = extra.get("reasoning_content") or extra.get("reasoning")
-        prompt_tokens = getattr(completion.usage, "prompt_tokens", None) or 0
-        completion_tokens = getattr(completion.usage, "completion_tokens", None) or 0
         text = message.content if message.content is not None else getattr(message, "refusal", None)
         if message.tool_calls:
             text = _as_json(message.tool_calls[0].function)
@@ -224,6 +225,12 @@ class OpenAITransport:
     async def aclose(self) -> None:
         if self._client is not None:
             await self._client.close()
+
+
+def _tokens(usage: Any, name: str) -> int:
+    """A count out of a reply's usage; 0 where it tells none (the SDK checks no types)."""
+    count = getattr(usage, name, None)
+    return count if type(count) is int and 0 < count < 2**31 else 0
 
 
 def _as_json(call: Any) -> str:

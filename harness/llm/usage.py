@@ -14,7 +14,8 @@ class Live:
     """Running totals of a chat client, for progress display.
 
     `in_flight`: requests at the endpoint now. `calls`: replies used, each attempt once, `computed` of them paid for
-    by this run, `cache_hits` not. Tokens are of all calls, `usd` of the computed ones.
+    by this run, `cache_hits` not. Tokens are of all calls and of tries that brought no reply and were billed, `usd` of
+    what was computed.
     """
 
     in_flight: int = 0
@@ -28,8 +29,27 @@ class Live:
 
 def usage_of(row: Row, price: PriceSpec, *, computed: bool) -> Usage:
     """Usage of one reply. Dollars are 0 for a cached one: it was paid for by another run, or earlier in this one."""
-    usd = (row.prompt_tokens * price.prompt + row.completion_tokens * price.completion) / 1e6 if computed else 0.0
-    return Usage(row.prompt_tokens, row.completion_tokens, usd)
+    return _priced((row.prompt_tokens, row.completion_tokens), price if computed else PriceSpec())
+
+
+def _priced(tokens: tuple[int, int], price: PriceSpec) -> Usage:
+    prompt, completion = tokens
+    return Usage(prompt, completion, (prompt * price.prompt + completion * price.completion) / 1e6)
+
+
+def charge_failed(billed: tuple[int, int], price: PriceSpec, *, live: Live, meter: Meter | None) -> None:
+    """Count the tokens of a try that brought no reply, in the totals and for the caller that made it. No call: nobody
+    used it."""
+    usage = _priced(billed, price)
+    _add(usage, live)
+    if meter is not None:
+        meter.usage += usage
+
+
+def _add(usage: Usage, live: Live) -> None:
+    live.prompt_tokens += usage.prompt_tokens
+    live.completion_tokens += usage.completion_tokens
+    live.usd += usage.usd
 
 
 def charge(row: Row, usage: Usage, *, computed: bool, purpose: str, live: Live, meter: Meter | None) -> None:
@@ -37,9 +57,7 @@ def charge(row: Row, usage: Usage, *, computed: bool, purpose: str, live: Live, 
     live.calls += 1
     live.computed += computed
     live.cache_hits += not computed
-    live.prompt_tokens += usage.prompt_tokens
-    live.completion_tokens += usage.completion_tokens
-    live.usd += usage.usd
+    _add(usage, live)
     if meter is None:
         return
     meter.calls += 1

@@ -18,6 +18,7 @@ from harness.llm.retry import Failure, Retrier
 from harness.llm.tokens import TokenCounter, estimate
 from harness.llm.transport import OpenAITransport, Outgoing
 from harness.llm.types import Meter
+from harness.spec import PriceSpec
 
 KEY = "secret-key-4711-do-not-tell"
 
@@ -354,3 +355,30 @@ def test_refused_tools_say_what_to_do(tmp_path):
     failure, *_ = ask([refusal], tmp_path, schema=Call, tools=TOOLS, tools_taken=True)
     assert failure.kind == "refused" and failure.fatal
     assert str(failure).endswith("backbone.tools=false asks for function calls by a schema instead")
+
+
+@pytest.mark.parametrize("choices", [[], None, [{"index": 0, "finish_reason": "stop"}]])
+def test_a_reply_without_a_message_is_paid_for_once_a_try(tmp_path, choices):
+    """Two such tries of 11 and 5 tokens, then a reply of as many: at 2 and 8 dollars a million, 3 x 62 millionths."""
+    empty = {**GOOD, "choices": choices}
+    reply, _, chat, meter = ask([empty, empty, GOOD], tmp_path, price=PriceSpec(prompt=2.0, completion=8.0))
+    assert reply.value.score == 0.5 and (reply.usage.prompt_tokens, reply.attempts) == (11, 1)
+    for counted in (meter.usage, chat.live):
+        assert (counted.prompt_tokens, counted.completion_tokens) == (33, 15)
+        assert counted.usd == pytest.approx(186e-6)
+    assert chat.budget.spent == pytest.approx(186e-6)
+    assert (meter.calls, meter.computed, chat.live.calls) == (1, 1, 1)
+
+
+def test_null_content_is_paid_for_once_an_attempt(tmp_path):
+    reply, _, chat, meter = ask([completion(None), GOOD], tmp_path, price=PriceSpec(prompt=2.0, completion=8.0))
+    assert (reply.attempts, meter.calls, meter.usage.prompt_tokens) == (2, 2, 22)
+    assert chat.budget.spent == meter.usage.usd == pytest.approx(124e-6)
+
+
+@pytest.mark.parametrize(
+    "usage", [None, "many", {"prompt_tokens": "11"}, {"prompt_tokens": -3}, {"prompt_tokens": 2**80}]
+)
+def test_a_usage_that_is_none_is_not_counted(tmp_path, usage):
+    _, _, chat, meter = ask([{**GOOD, "choices": [], "usage": usage}, GOOD], tmp_path)
+    assert (meter.usage.prompt_tokens, chat.live.prompt_tokens) == (11, 11)
