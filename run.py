@@ -38,7 +38,7 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
     """
     from harness.approve import approve, terminal
     from harness.llm import servers
-    from harness.prepare import prepare
+    from harness.prepare import bill, prepare
 
     prepared = prepare(values)
     spec, system, dataset, protocol = prepared.spec, prepared.system, prepared.dataset, prepared.protocol
@@ -47,7 +47,7 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
     for notice in dataset.notices:
         say(f"  {notice}")
     say(f"  {len(dataset.samples)} conversations, {dataset.n_questions} questions, {spec.trials} trial(s)")
-    say(f"  {prepared.plan.line()}")
+    say(f"  {prepared.line}")
     if spec.cache.mode != "replay" and (note := servers.download_note(spec.backbone)):
         say(f"  {note}")
     if prepared.plan_only:
@@ -58,8 +58,7 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
         wandb_log.check(spec.wandb)
     if not prepared.finished and spec.cache.mode != "replay":
         servers.check(spec.backbone)
-        if prepared.priced:
-            approve(prepared.plan.total, yes=spec.run.assume_yes, max_usd=spec.run.max_usd, ask=terminal())
+        approve(bill([prepared]), yes=spec.run.assume_yes, max_usd=spec.run.max_usd, ask=terminal())
 
     from eval.run_report import judge_again, objective, report
     from harness.records import RunFolder
@@ -89,6 +88,7 @@ def work(spec, system, dataset, protocol, folder, overrides) -> None:
     from eval.aggregate import aggregate, failures, memory_totals
     from eval.run_report import table_facts, table_options
     from eval.table import markdown
+    from harness.llm.address import is_unpriced
     from harness.run_facts import code_lines, overall_usage
 
     status = partial(folder.write_status, total=dataset.n_questions * spec.trials)
@@ -101,15 +101,18 @@ def work(spec, system, dataset, protocol, folder, overrides) -> None:
             for q in sample.questions
             for trial in range(spec.trials)
         ]
+        usage = overall_usage(built, records)
         metrics = aggregate(
             records,
             memory=memory_totals({one["sample_id"]: one for one in built}),
-            usage=overall_usage(built, records),
+            usage=usage,
             wall_s=folder.status.elapsed_s,
         )
         reasons = failures(metrics, spec.run.max_error_rate)
         metrics["table"] = table_facts(spec, system, dataset, built, facts, overrides) | {"failures": list(reasons)}
         metrics["table"]["lines"] += code_lines(records)
+        if is_unpriced(spec.backbone) and usage["computed_calls"]:
+            metrics["table"]["unpriced"] = spec.backbone.model
         folder.write_results(metrics, markdown(metrics, **table_options(metrics)))
         status("failed" if reasons else "finished", "; ".join(reasons))
     except (KeyboardInterrupt, asyncio.CancelledError):

@@ -252,7 +252,7 @@ def _foot(metrics: Mapping[str, Any], reference: Reference | None) -> list[Line]
         Line(
             f"all calls: {usage['calls']:,} ({usage['computed_calls']:,} computed, {usage['cached_calls']:,} cached); "
             f"{usage['prompt_tokens']:,} prompt and {usage['completion_tokens']:,} completion tokens; "
-            f"{usage['usd']:.4f} USD; wall time {_duration(metrics['wall_s'])}"
+            f"{_cost(metrics)}; wall time {_duration(metrics['wall_s'])}"
         )
     )
     return lines
@@ -278,6 +278,11 @@ def _spread_grid(spread: Mapping[str, Mapping[str, float]]) -> Grid:
 
 def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def _cost(metrics: Mapping[str, Any]) -> str:
+    model = metrics.get("table", {}).get("unpriced")
+    return f"cost unknown: no price for {model}" if model else f"{metrics['usage']['usd']:.4f} USD"
 
 
 def _duration(seconds: float) -> str:

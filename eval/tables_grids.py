@@ -123,7 +123,7 @@ def cost_grid(systems: Sequence[Named]) -> Grid:
                 *(_count(cost[key]) for key in ("calls", "computed_calls", "cached_calls", "no_reply")),
                 *(_count(cost[key]) for key in ("prompt_tokens", "completion_tokens")),
                 *("" if cost[key] is None else f"{cost[key]:,.0f}" for key in per),
-                f"{cost['usd']:.2f}",
+                "" if cost["usd"] is None else f"{cost['usd']:.2f}",
                 f"{cost['wall_s']:,.0f}",
             )
         )
@@ -132,7 +132,7 @@ def cost_grid(systems: Sequence[Named]) -> Grid:
 
 
 def costs(one: Named) -> dict[str, float | None]:
-    """What a run took, of all its questions whatever the subset."""
+    """What a run took, of all its questions whatever the subset; no dollars where no price was known."""
     metrics = one.run.metrics
     usage, memory = metrics["usage"], metrics["memory"]
     asked = sum(r["usage"]["prompt_tokens"] + r["usage"]["completion_tokens"] for r in one.run.outcomes)
@@ -142,6 +142,7 @@ def costs(one: Named) -> dict[str, float | None]:
         "no_reply": memory.get("errors", 0) + metrics.get("asking", {}).get("errors", 0),
         "tokens_a_turn": (whole - asked) / turns if turns else None,
         "tokens_an_answer": asked / n if n else None,
+        "usd": None if metrics.get("table", {}).get("unpriced") else usage["usd"],
         "wall_s": metrics["wall_s"],
     }
 

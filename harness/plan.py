@@ -34,8 +34,11 @@ class Amount:
             _sum(self.calls, other.calls), _sum(self.tokens, other.tokens), _sum(self.hours, other.hours), usd
         )
 
+    def load(self) -> str:
+        return f"{_range(self.calls)} calls, {_range(self.tokens)} tokens"
+
     def text(self) -> str:
-        parts = [f"{_range(self.calls)} calls", f"{_range(self.tokens)} tokens", f"about {_time(self.hours)}"]
+        parts = [self.load(), f"about {_time(self.hours)}"]
         if self.usd is not None:
             parts.append(f"${self.usd[0]:,.2f} to ${self.usd[1]:,.2f}")
         return ", ".join(parts)

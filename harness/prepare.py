@@ -14,6 +14,7 @@ from typing import Any
 from harness.built import made_from
 from harness.compose import build_spec, folder_name, run_identity
 from harness.errors import ConfigError
+from harness.llm.address import is_unpriced
 from harness.llm.tokens import with_counter
 from harness.locomo.loader import load_dataset, shape
 from harness.locomo.schema import Dataset
@@ -22,6 +23,8 @@ from harness.plan import NOTHING, Amount, Plan, make_plan
 from harness.prompts import prompt_hashes
 from harness.protocol import Protocol, build_protocol
 from harness.spec import RunSpec
+
+GIVE_PRICE = "give backbone.price.prompt and backbone.price.completion in dollars per million tokens"
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,25 @@ class Prepared:
         """Whether its calls cost money: the backbone has a price and the cache may miss."""
         return self.plan.usd is not None and self.spec.cache.mode != "replay"
 
+    @property
+    def unpriced(self) -> bool:
+        """Whether its calls may cost money, nobody knows how much."""
+        return is_unpriced(self.spec.backbone) and self.spec.cache.mode != "replay"
+
+    @property
+    def line(self) -> str:
+        """Its plan, for a person."""
+        return self.plan.line() + (", cost unknown" if self.unpriced else "")
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What runs will cost together: as far as prices are known, and the rest. `models`: those of no known price."""
+
+    paid: Amount
+    unknown: Amount
+    models: tuple[str, ...]
+
 
 def prepare(values: Mapping[str, Any]) -> Prepared:
     """Validate, load and plan. `values` is the composed configuration, actions included.
@@ -68,11 +90,9 @@ def prepare(values: Mapping[str, Any]) -> Prepared:
     """
     spec, system = build_spec({key: value for key, value in values.items() if key != "plan"})
     spec = replace(spec, backbone=with_counter(spec.backbone))
-    price = spec.backbone.price
-    if spec.run.max_usd is not None and spec.backbone.kind == "openai" and not (price.prompt or price.completion):
+    if spec.run.max_usd is not None and is_unpriced(spec.backbone):
         raise ConfigError(
-            f"run.max_usd={spec.run.max_usd:g} cannot be kept: backbone {spec.backbone.name} has no price; give "
-            "backbone.price.prompt and backbone.price.completion in dollars per million tokens"
+            f"run.max_usd={spec.run.max_usd:g} cannot be kept: backbone {spec.backbone.name} has no price; {GIVE_PRICE}"
         )
     dataset = load_dataset(spec.dataset)
     protocol = build_protocol(spec.protocol)
@@ -101,3 +121,14 @@ def sweep_total(jobs: Iterable[Prepared]) -> tuple[Amount, int]:
             seen.add(job.building)
             total += job.plan.building
     return total, shared
+
+
+def bill(jobs: Iterable[Prepared]) -> Bill:
+    """What the unfinished jobs cost. A job that only plans, and one that replays, costs nothing."""
+    asking = [job for job in jobs if not job.plan_only]
+    unknown = [job for job in asking if job.unpriced and not job.finished]
+    return Bill(
+        paid=sweep_total(job for job in asking if job.priced)[0],
+        unknown=sweep_total(unknown)[0],
+        models=tuple(dict.fromkeys(job.spec.backbone.model for job in unknown)),
+    )

@@ -153,6 +153,15 @@ def test_a_paid_run_without_a_terminal_needs_a_limit_or_a_yes(run_door):
         assert "run.max_usd=" in last_line(done.stderr) and "run.assume_yes=true" in last_line(done.stderr)
 
 
+def test_a_run_of_unknown_cost_without_a_terminal_needs_a_yes(run_door, tmp_path):
+    hosted = ("backbone.base_url=http://models.invalid/v1", "backbone.model=big-1", "backbone=qwen3-8b")
+    for sweep in ((), ("-m",)):
+        done = run_door(*sweep, *hosted, "memory=rag", "embedder=hashing", check=2)
+        assert "not started: cost unknown: no price for big-1; " in last_line(done.stderr)
+        assert done.stderr.count("minutes, cost unknown\n") + done.stderr.count("hours, cost unknown\n") == 1
+    assert not list(tmp_path.glob("runs/*"))
+
+
 def test_a_run_stops_before_the_call_that_passes_its_limit(run_door, tmp_path):
     key = {"OPENAI_API_KEY": "none"}
     call = (

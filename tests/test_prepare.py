@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 from eval.run_report import changes_system
 from harness.errors import ConfigError
 from harness.memory import load_system
-from harness.prepare import prepare, sweep_total
+from harness.prepare import bill, prepare, sweep_total
 
 pytestmark = pytest.mark.usefixtures("hydra_context")
 
@@ -55,7 +55,48 @@ def test_a_run_is_paid_for_where_a_price_is_and_the_cache_may_miss():
     assert not prepared(*priced, "cache.mode=replay").priced
     assert not prepared("memory=rag").priced
     with pytest.raises(ConfigError, match=r"run.max_usd=1 cannot be kept: backbone gpt-4o-mini has no price"):
-        prepared("backbone=gpt-4o-mini", "backbone.price.prompt=0", "backbone.price.completion=0", "run.max_usd=1")
+        prepared("backbone=gpt-4o-mini", *FREE, "run.max_usd=1")
+
+
+FREE = ("backbone.price.prompt=0", "backbone.price.completion=0", "backbone.price.date=null")
+HOSTED = ("backbone=gpt-4o-mini", "memory=rag", *FREE, "backbone.model=big-1")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "unpriced"),
+    [
+        (HOSTED, True),
+        ((*HOSTED, "backbone.base_url=https://models.example.org/v1"), True),
+        ((*HOSTED, "backbone.base_url=http://127.evil.example/v1"), True),
+        (("backbone=qwen3-8b", "backbone.base_url=http://10.0.0.7:8000/v1"), True),
+        ((*HOSTED, "backbone.price.completion=0.1"), False),
+        ((*HOSTED, "backbone.price.date=2026-12-01"), False),
+        ((*HOSTED, "cache.mode=replay"), False),
+        *(((*HOSTED, f"backbone.base_url='http://{host}:8000/v1'"), False)
+          for host in ("127.0.0.1", "127.1.2.3", "localhost", "[::1]", "0.0.0.0")),
+        *(((f"backbone={name}",), False) for name in ("scripted", "smollm2", "qwen3-8b", "gpt-4o")),
+    ],
+)  # fmt: skip
+def test_what_leaves_this_machine_and_has_no_price_has_an_unknown_cost(overrides, unpriced):
+    job = prepared(*overrides)
+    assert job.unpriced is unpriced
+    assert job.line.endswith(", cost unknown") is unpriced
+    assert bill([job]).models == ((job.spec.backbone.model,) if unpriced else ())
+
+
+def test_a_bill_keeps_apart_what_has_a_price():
+    hosted, priced, free = prepared(*HOSTED), prepared("backbone=gpt-4o", "memory=rag"), prepared("memory=rag")
+    whole = bill([hosted, priced, free, prepared(*HOSTED, "plan=true", "seed=3")])
+    assert whole.unknown.calls == hosted.plan.total.calls and whole.unknown.usd is None
+    assert whole.paid.usd == priced.plan.usd and whole.models == ("big-1",)
+    assert bill([free]).paid.usd is None and bill([free]).unknown.calls == (0, 0)
+
+
+def test_a_limit_needs_a_price_only_where_something_is_paid():
+    for job in (HOSTED, ("backbone=qwen3-8b", "backbone.base_url=https://models.example.org/v1")):
+        with pytest.raises(ConfigError, match=r"run.max_usd=1 cannot be kept: .* has no price; give backbone.price"):
+            prepared(*job, "run.max_usd=1")
+    assert prepared(*HOSTED, "backbone.base_url=http://127.0.0.1:8000/v1", "run.max_usd=1")
 
 
 def test_without_a_shared_cache_every_job_builds():

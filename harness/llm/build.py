@@ -6,13 +6,12 @@ import os
 from urllib.parse import urlsplit
 
 from harness.errors import ConfigError
+from harness.llm.address import OPENAI_URL
 from harness.llm.cache import ReplyCache
 from harness.llm.client import Chat
 from harness.llm.tokens import counter
 from harness.llm.transport import OpenAITransport, ScriptedTransport, Transport
 from harness.spec import BackboneSpec
-
-OPENAI_URL = "https://api.openai.com/v1"
 
 
 def build_chat(

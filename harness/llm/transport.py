@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from harness.llm.address import OPENAI_URL, is_loopback
 from harness.llm.cache import Row
 from harness.llm.retry import Failure, retry_after_seconds
 from harness.llm.scripted import reply_for
@@ -96,7 +97,7 @@ class OpenAITransport:
     @property
     def where(self) -> str:
         """The endpoint for messages: host and path, without user names or passwords."""
-        parts = urlsplit(self.base_url or "https://api.openai.com/v1")
+        parts = urlsplit(self.base_url or OPENAI_URL)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         port = f":{parts.port}" if parts.port else ""
         return f"{parts.scheme}://{host}{port}{parts.path}"
@@ -104,8 +105,7 @@ class OpenAITransport:
     def _connect(self) -> Any:
         from openai import AsyncOpenAI, DefaultAioHttpClient
 
-        host = urlsplit(self.base_url or "").hostname or ""
-        loopback = host in ("localhost", "::1") or host.startswith("127.")
+        loopback = is_loopback(self.base_url or OPENAI_URL)
         return AsyncOpenAI(
             api_key=self._key or NO_KEY,
             base_url=self.base_url,

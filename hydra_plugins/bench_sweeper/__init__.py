@@ -82,14 +82,14 @@ class BenchSweeper(BasicSweeper):
         """Print what the whole sweep will take and, where it is paid for, have it allowed."""
         from harness.approve import approve, terminal
         from harness.llm.servers import download_note
-        from harness.prepare import sweep_total
+        from harness.prepare import bill, sweep_total
 
         if not ready:
             return
         total, shared = sweep_total(ready.values())
         finished = sum(one.finished for one in ready.values())
         lines = [f"sweep of {len(names)} jobs, {finished} of them finished already"]
-        lines += [f"  #{n} {names[n]}: {one.plan.line()}" for n, one in ready.items() if not one.finished]
+        lines += [f"  #{n} {names[n]}: {one.line}" for n, one in ready.items() if not one.finished]
         lines.append(f"  together (nothing cached): {total.text()}")
         if shared:
             lines.append(f"  {shared} memories are shared by several jobs and counted once")
@@ -97,9 +97,8 @@ class BenchSweeper(BasicSweeper):
         notes = dict.fromkeys(download_note(one.spec.backbone) for one in ready.values()) if not all(replayed) else {}
         lines += [f"  {note}" for note in notes if note]
         print("\n".join(lines), file=sys.stderr, flush=True)
-        paid, _ = sweep_total(one for one in ready.values() if one.priced and not one.plan_only)
         allowed = all(one.spec.run.assume_yes for one in ready.values())
-        approve(paid, yes=allowed, max_usd=limit_of(ready), ask=terminal())
+        approve(bill(ready.values()), yes=allowed, max_usd=limit_of(ready), ask=terminal())
 
     def _batches(self, ready: Mapping[int, Prepared]):
         """Yield (job numbers, further overrides by number).

@@ -184,6 +184,11 @@ def test_memory_usage_and_errors_are_told():
     assert "COLLAPSED" not in text and "FAILED" not in text
 
 
+def test_a_cost_that_nobody_knows_is_no_nought():
+    text = markdown(metrics(table={"unpriced": "big-1"}), HEAD, "A run")
+    assert "; cost unknown: no price for big-1; wall time 12 min 34 s\n" in text and "USD" not in text
+
+
 def test_collapsed_and_failed_are_bold_and_above_the_figures():
     one_note = memory_totals({"conv-26": {"notes": 1, "largest": 400, "merged_turns": 400, "turns": 400}})
     failed = ["FAILED: 2 of 8 answers ended in an error"]

@@ -267,3 +267,16 @@ def test_what_stands_above_a_runs_own_table_stands_above_the_collection(tmp_path
     text = markdown_text(build_reports(runs, collect(runs))[0])
     assert text.count("my.json is not LoCoMo-10") == 1
     assert "- memfly: gate scored by embeddings" in text and "evidence exact" not in text
+
+
+def test_a_cost_that_nobody_knows_is_an_empty_cell(tmp_path):
+    import json
+
+    folder = write_run(tmp_path / "a", answers(FULL))
+    write_run(tmp_path / "b", answers(FULL), memory="rag")
+    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics["table"]["unpriced"] = "big-1"
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    runs = load_runs([tmp_path])
+    costs = grid(build_reports(runs, collect(runs))[0], "cost")
+    assert [row[costs.columns.index("USD")] for row in costs.rows] == ["", "0.50"]
