@@ -53,6 +53,11 @@ class DenseIndex:
     def __contains__(self, id: int) -> bool:
         return 0 <= id < self._end and bool(self._live[id])
 
+    @property
+    def dead_share(self) -> float:
+        """Of the graph's nodes, those of replaced and removed vectors; 0 where there is no graph."""
+        return self._graph.dead / len(self._graph) if self._graph else 0.0
+
     def add(self, id: int, vector: np.ndarray) -> None:
         """Add a vector under a new id (>= 0). ValueError for a taken id or a wrong shape."""
         if id < 0:
@@ -143,7 +148,7 @@ class DenseIndex:
     def _wants_graph(self) -> bool:
         if self._graph is None:
             return self._count > self.exact
-        return self._graph.dead > DEAD * len(self._graph)
+        return self.dead_share > DEAD
 
     def _move(self, graph: Graph) -> None:
         """Take some more vectors into the next graph, and use it once it holds all."""

@@ -70,7 +70,7 @@ class Builder:
             for place in range(len(jobs)):
                 upcoming = [await job for job in jobs[place : place + depth]]
                 same = previous if upcoming[0].turn.session == session else None
-                previous, session = await self._commit(upcoming, same), upcoming[0].turn.session
+                previous, session = await self.commit(upcoming, same), upcoming[0].turn.session
                 await asyncio.sleep(0)  # where no call is waited for, many commits in a row would hold up the loop
             await self._evolve(of_row=len(self.growth) - 1)
             await self.speculation.finish()
@@ -79,7 +79,7 @@ class Builder:
             await abandon([*jobs, *([self._topics[1]] if self._topics else [])])
             await self.speculation.close()
 
-    async def _commit(self, upcoming: Sequence[Draft], previous: Note | None) -> Note:
+    async def commit(self, upcoming: Sequence[Draft], previous: Note | None) -> Note:
         """Score, gate, merge or add, link the first of the upcoming drafts; the others are scored ahead.
         previous: the note of the session's previous turn."""
         new = upcoming[0]
