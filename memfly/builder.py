@@ -98,7 +98,7 @@ class Builder:
             self.counts.links += self.hierarchy.link(note.id, other, weight)
         if self.config.adjacent_edges and self.config.link and previous is not None and previous is not note:
             self.counts.adjacent += self.hierarchy.link(previous.id, note.id, self.config.adjacent_weight)
-        if self._since_topics >= max(self.config.topic_every, len(self.hierarchy.notes) // 20):
+        if self._since_topics >= self.config.topic_interval(len(self.hierarchy.notes)):
             await self._evolve(of_row=len(self.growth))
         self.growth.append(self._size(new.turn))
         return note

@@ -120,3 +120,7 @@ class MemFlyConfig:
         if self.scoring != "auto":
             return self.scoring
         return "pairwise" if can_judge else "embedding"
+
+    def topic_interval(self, notes: int) -> int:
+        """New notes from one topic evolution to the next, in a memory of this many."""
+        return max(self.topic_every, notes // 20)

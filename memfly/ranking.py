@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -60,21 +61,30 @@ class Ranking:
 def fuse(rankings: Sequence[Ranking], k: float, count: int) -> list[tuple[int, float]]:
     """The `count` best of reciprocal rank fusion over whole rankings (memfly.fusion.rrf), read only as far as needed.
 
-    A note that no ranking has among its first `depth` scores at most 1 / (k + depth + 1) in each: once `count` notes
-    score more than that, none that was not seen can be among them (Fagin's threshold algorithm).
+    A ranking adds at most 1 / (k + depth + 1) to a note that is not among its first `depth`. A note that cannot reach
+    the best with that is not looked up, and once no unseen note can, it is done (Fagin's threshold algorithm).
     """
     if count <= 0:
         return []
-    depth = count
+    depth = 4 * count
     while True:
-        seen = dict.fromkeys(note for ranking in rankings for note, _ in ranking.best(depth))
-        fused = by_score({note: _reciprocal(rankings, k, note) for note in seen})[:count]
-        unseen = sum(1.0 / (k + depth + 1) for ranking in rankings if len(ranking) > depth)
-        if not unseen or (len(fused) == count and fused[-1][1] > unseen + 1e-9):
+        tops = [{note: rank for rank, (note, _) in enumerate(ranking.best(depth), start=1)} for ranking in rankings]
+        beyond = [1.0 / (k + depth + 1) if len(ranking) > depth else 0.0 for ranking in rankings]
+        seen = dict.fromkeys(note for top in tops for note in top)
+        least = {note: sum(1.0 / (k + top[note]) for top in tops if note in top) for note in seen}
+        best = heapq.nlargest(count, least.values())
+        hopeful = [
+            note
+            for note, score in least.items()
+            if len(best) < count
+            or score + sum(more for top, more in zip(tops, beyond, strict=True) if note not in top) > best[-1] - 1e-9
+        ]
+        fused = by_score({note: _reciprocal(rankings, tops, k, note) for note in hopeful})[:count]
+        if not any(beyond) or (len(fused) == count and fused[-1][1] > sum(beyond) + 1e-9):
             return fused
         depth *= 4
 
 
-def _reciprocal(rankings: Sequence[Ranking], k: float, note: int) -> float:
-    ranks = (ranking.rank(note) for ranking in rankings)
+def _reciprocal(rankings: Sequence[Ranking], tops: Sequence[Mapping[int, int]], k: float, note: int) -> float:
+    ranks = (top.get(note) or ranking.rank(note) for ranking, top in zip(rankings, tops, strict=True))
     return round(sum(1.0 / (k + rank) for rank in ranks if rank is not None), 12)

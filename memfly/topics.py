@@ -97,7 +97,7 @@ def communities(
 ) -> list[list[int]]:
     """Partition `size` vertices into communities of smallest..largest members as far as that is possible.
 
-    pairs: (m, 2) vertex ids; weights: (m,). Leiden with the optimiser's own maximum size, iterated until stable;
+    pairs: (m, 2) vertex ids; weights: (m,). Leiden (memfly.leiden) with the optimiser's own maximum size;
     what still exceeds it is split; what falls short joins a neighbour (see _join_small).
     """
     if size == 0:

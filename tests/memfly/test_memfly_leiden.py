@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import threading
 
+import leidenalg
 import numpy as np
 import pytest
 from memfly_fakes import FakeChat, conversation, services
@@ -38,6 +39,24 @@ def test_the_other_process_finds_what_this_one_would(seed):
 def test_a_graph_without_edges():
     groups = leiden.partition(3, np.empty((0, 2), dtype=np.int64), np.empty(0), 50, 0)
     assert groups == [[0], [1], [2]]
+
+
+def test_a_large_graph_gets_two_iterations_and_another_as_many_as_change_it(monkeypatch):
+    asked = []
+
+    class Optimiser(leidenalg.Optimiser):
+        def optimise_partition(self, partition, n_iterations):
+            asked.append(n_iterations)
+            return super().optimise_partition(partition, n_iterations=n_iterations)
+
+    monkeypatch.setattr(leidenalg, "Optimiser", Optimiser)
+    size, pairs, weights = graph(4)
+    monkeypatch.setattr(leiden, "MANY", len(pairs))
+    leiden.membership(size, pairs, weights, 20, 0)
+    monkeypatch.setattr(leiden, "MANY", len(pairs) - 1)
+    owner = leiden.membership(size, pairs, weights, 20, 0)
+    assert asked == [-1, 2]
+    assert np.bincount(owner).max() <= 20
 
 
 def test_a_process_that_was_lost_changes_nothing(monkeypatch):
