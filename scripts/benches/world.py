@@ -25,8 +25,8 @@ REMEMBERED = 5000
 
 
 class World:
-    """Turns with their vectors and keywords, deterministic. Beyond the turns of the data set a vector is a mixture of two
-    turns' and a keyword a variant of one of theirs, with a vector mixed likewise."""
+    """Turns with their vectors and keywords, deterministic. Beyond the turns of the data set a vector is made of three
+    turns' and a keyword is a variant of one of theirs, with a vector made likewise."""
 
     def __init__(self, dataset: Dataset):
         self.turns = [turn for sample in dataset.samples for turn in sample.conversation.turns]
@@ -52,7 +52,7 @@ class World:
             place = number % len(self.turns)
             vector = self._texts[place]
             if number >= len(self.turns):
-                vector = mixed(vector, self._texts[self._draw(len(self.turns))])
+                vector = self._like(vector)
             if recent and self._rng.random() < AGAIN:
                 vector = recent[self._draw(len(recent))]
             elif len(recent) < REMEMBERED:
@@ -66,6 +66,12 @@ class World:
             yield Draft(turn, raw_context(turn), forms, vector, np.stack([self._forms[form] for form in forms]))
             number += 1
 
+    def _like(self, vector: np.ndarray) -> np.ndarray:
+        """Unit vector as far from this one as two texts on one subject are (a cosine of 0.6): this one, moved by the
+        difference of two turns."""
+        moved = vector + self._texts[self._draw(len(self._texts))] - self._texts[self._draw(len(self._texts))]
+        return (moved / np.linalg.norm(moved)).astype(np.float32)
+
     def _draw(self, count: int) -> int:
         return int(self._rng.integers(0, count))
 
@@ -76,7 +82,7 @@ class World:
         if self._rng.random() < NEW_FORMS:
             self._variants[form] = made + 1
             variant = f"{form} {made + 1}"
-            self._forms[variant] = mixed(self._forms[form], self._texts[self._draw(len(self._texts))])
+            self._forms[variant] = self._like(self._forms[form])
             return variant
         which = self._draw(made + 1)
         return f"{form} {which}" if which else form
@@ -85,9 +91,3 @@ class World:
 def keywords_of(turn: Turn) -> tuple[str, ...]:
     """The keywords of a turn whose extraction failed: names and content words."""
     return note_keywords(names_and_words(turn.full_text)[:MAX_KEYWORDS], turn.speaker)
-
-
-def mixed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Unit vector between two, nearer to the first."""
-    mixture = 0.6 * a + 0.4 * b
-    return (mixture / np.linalg.norm(mixture)).astype(np.float32)
