@@ -17,6 +17,10 @@ from harness.spec import EmbedderSpec
 from harness.vectors import Row, VectorStore
 
 _WRITE_EVERY = 256  # vectors lost at most when a run is killed
+TOGETHER = 512
+"""Texts of waiting callers that are encoded before the first of them goes on (our choice: a second's work, enough to
+fill batches of every length). All that wait at once would mean that nobody asks the model until a whole conversation is
+encoded."""
 
 
 @dataclass
@@ -30,10 +34,10 @@ class Embedder:
 
     A text's vector depends on the text and the model alone: bitwise the same alone, in any batch, from the cache. (On
     another processor the last bits may differ; the key knows the weights and shapes, not the machine.)
-    One worker thread does tokenisation, forward and the disk cache; what callers ask for while it is busy is
-    collected and encoded together next. `too_long` holds the distinct texts longer than `max_tokens`, of which
-    the model sees only the beginning; `truncated` counts them, `computed` the vectors computed, `damaged` the cache rows
-    that had to be dropped.
+    One worker thread does tokenisation, forward and the disk cache; what callers ask for while it is busy is collected
+    and encoded together next, some TOGETHER texts at a time, first come first served. `too_long` holds the distinct
+    texts longer than `max_tokens`, of which the model sees only the beginning; `computed` counts the vectors computed,
+    `damaged` the cache rows that had to be dropped.
     """
 
     def __init__(self, spec: EmbedderSpec, encoder: Encoder, cache_dir: Path | None, *, readonly: bool = False):
@@ -48,10 +52,6 @@ class Embedder:
         self.too_long: set[str] = set()
         self._queue: deque[_Request] = deque()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embed")
-
-    @property
-    def truncated(self) -> int:
-        return len(self.too_long)
 
     @property
     def damaged(self) -> int:
@@ -93,9 +93,9 @@ class Embedder:
         await asyncio.to_thread(self._worker.shutdown)
 
     def _work(self) -> None:
-        """In the worker thread: everything that waits, at once. (Submitted once per request; the first finds all.)"""
+        """In the worker thread: some of what waits. (Submitted once per request; a later one may find nothing left.)"""
         waiting: list[_Request] = []
-        while self._queue:
+        while self._queue and sum(len(request.texts) for request in waiting) < TOGETHER:
             waiting.append(self._queue.popleft())
         try:
             texts = dict.fromkeys(text for request in waiting for text in request.texts)

@@ -180,7 +180,8 @@ class RunOptions:
     """Set an earlier folder of the same run aside and run again."""
     dir: str = runtime(default="results/runs")
     conversations_at_once: Positive = runtime(default=10)
-    questions_at_once: Positive = runtime(default=32)
+    questions_at_once: Positive = runtime(default=128)
+    """More than an endpoint takes calls at once, so that its places stay filled while some questions are retrieved for."""
     max_error_rate: Fraction = runtime(default=0.01)
     progress: bool = runtime(default=True)
     max_usd: Annotated[float, Field(ge=0)] | None = runtime(default=None)

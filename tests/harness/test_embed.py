@@ -151,7 +151,7 @@ def test_count_tokens_and_truncated_by_hand(minilm):
     assert minilm.count_tokens("word " * 600) == 602
     fits, too_long, longer = "word " * 254, "word " * 255, "word " * 300
     _, embedder = encode_once(minilm, [fits, too_long, longer, longer], spec=MINILM)
-    assert embedder.truncated == 2
+    assert len(embedder.too_long) == 2
     vectors, _ = encode_once(minilm, [fits, longer], spec=MINILM)
     assert vectors[0].tobytes() == vectors[1].tobytes()  # the model sees the first 254 words of both
 
@@ -184,7 +184,7 @@ async def main():
     vectors = await embedder.encode(["a lake", "long " * 300])
     await embedder.aclose()
     heavy = {{"torch", "sentence_transformers", "transformers"}} & set(sys.modules)
-    print(vectors.tobytes().hex(), embedder.computed, embedder.truncated, heavy, os.environ.get("HF_HUB_OFFLINE"))
+    print(vectors.tobytes().hex(), embedder.computed, len(embedder.too_long), heavy, os.environ.get("HF_HUB_OFFLINE"))
 asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -253,6 +253,26 @@ def test_callers_that_wait_are_encoded_together():
     assert encoder.calls == [["a"], ["bb", "ccc", "dddd"]]
     assert [len(vectors) for vectors in found] == [1, 2, 1, 2]
     np.testing.assert_allclose(found[3][1], np.array([4, 1, 0, 0]) / 17**0.5, rtol=1e-6)
+
+
+def test_who_came_first_goes_on_while_the_rest_are_encoded(monkeypatch):
+    monkeypatch.setattr("harness.embed.TOGETHER", 3)
+    encoder = Letters()
+    encoder.hold = threading.Event()
+
+    async def go():
+        embedder = Embedder(SMALL, encoder, None)
+        first = asyncio.create_task(embedder.encode(["a"]))
+        await asyncio.to_thread(encoder.started.wait, 20)
+        waiting = (["bb"], ["ccc", "dddd"], ["eeeee"], ["ffffff"])
+        others = [asyncio.create_task(embedder.encode(texts)) for texts in waiting]
+        await asyncio.sleep(0)
+        encoder.hold.set()
+        await asyncio.gather(first, *others)
+        await embedder.aclose()
+
+    asyncio.run(go())
+    assert encoder.calls == [["a"], ["bb", "ccc", "dddd"], ["eeeee", "ffffff"]]
 
 
 def test_a_cancelled_caller_harms_nobody():
@@ -329,7 +349,7 @@ def test_the_cache_on_disk_serves_the_same_bits(tmp_path):
     again, two = encode_once(encoder, texts, tmp_path)
     assert encoder.calls == [] and (one.computed, two.computed) == (3, 0)
     assert first.tobytes() == again.tobytes()
-    assert one.truncated == two.truncated == 1  # 4 words, SMALL sees 3
+    assert len(one.too_long) == len(two.too_long) == 1  # 4 words, SMALL sees 3
 
 
 def test_another_encoder_does_not_read_these_vectors(tmp_path):
@@ -408,7 +428,7 @@ def test_hashing_similarity_by_hand():
 def test_hashing_cuts_at_its_window_and_counts():
     vectors, embedder = hash_vectors("a b c d", "a b c", "!!!", max_tokens=3)
     assert vectors[0].tobytes() == vectors[1].tobytes()
-    assert embedder.truncated == 1 and embedder.count_tokens("a, b - c d") == 4
+    assert len(embedder.too_long) == 1 and embedder.count_tokens("a, b - c d") == 4
     assert np.linalg.norm(vectors[2]) == 1.0
 
 
