@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shlex
 import signal
 import sys
@@ -23,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness.compose import plain, register_defaults
 from harness.errors import BenchError, ConfigError, ThresholdError
+from harness.private import fault_of_command
 
 
 def say(line: str) -> None:
@@ -226,9 +226,8 @@ def task(cfg: DictConfig) -> str | float:
 def main() -> int:
     """Exit status: 0 done, 1 finished above its error threshold, 2 an error to mend, 130 interrupted."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises its errors instead of printing and exiting itself
-    if any(re.search(r"base_url=\S*://(\S*@|\S*\?)", argument) for argument in sys.argv[1:]):
-        # Refused before Hydra writes the command line anywhere.
-        say("run.py: backbone.base_url must hold no password and no query; name the key's variable in api_key_env")
+    if fault := fault_of_command(sys.argv[1:]):  # refused before Hydra writes the command line anywhere
+        say(f"run.py: {fault}")
         return 2
     try:
         task()

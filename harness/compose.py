@@ -6,9 +6,10 @@ import dataclasses
 import re
 from typing import Any, get_type_hints
 
+from harness import private
 from harness.errors import ConfigError
 from harness.memory import MemorySystem, load_system
-from harness.spec import RunSpec, identity_hash, validate
+from harness.spec import BackboneSpec, RunSpec, identity_hash, validate
 
 MISSING = "???"
 """Hydra's sign for a value that must be given."""
@@ -75,7 +76,19 @@ def build_spec(values: dict[str, Any]) -> tuple[RunSpec, type[MemorySystem]]:
         raise ConfigError(f"memory={name} has no option {foreign}; it has: {', '.join(known)}")
     config = validate(system.Config, memory, "memory")
     spec = validate(RunSpec, {**values, "system": path, "memory_name": name, "memory": config}, "")
+    if fault := _fault(spec.backbone):
+        raise ConfigError(fault)
     return spec, system
+
+
+def _fault(backbone: BackboneSpec) -> str | None:
+    """A key where none may stand, or an address that is none."""
+    return (
+        (backbone.base_url is not None and private.fault_of_address(backbone.base_url))
+        or (backbone.api_key_env is not None and private.fault_of_variable(backbone.api_key_env))
+        or private.fault_of_server(backbone.server.args)
+        or None
+    )
 
 
 def run_identity(spec: RunSpec, data_sha256: str, prompts: dict[str, str]) -> str:

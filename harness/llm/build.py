@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from urllib.parse import urlsplit
 
 from harness.errors import ConfigError
 from harness.llm.address import OPENAI_URL
@@ -11,6 +10,7 @@ from harness.llm.cache import ReplyCache
 from harness.llm.client import Chat
 from harness.llm.tokens import counter
 from harness.llm.transport import OpenAITransport, ScriptedTransport, Transport
+from harness.private import fault_of_address
 from harness.spec import BackboneSpec
 
 
@@ -46,11 +46,8 @@ def _address(spec: BackboneSpec, address: str | None) -> str:
         if spec.kind != "openai":
             raise ConfigError(f"backbone {spec.name}: no server was started; give backbone.base_url")
         return OPENAI_URL
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError("backbone.base_url must be an http or https address such as http://127.0.0.1:8000/v1")
-    if parts.username or parts.password:
-        raise ConfigError("backbone.base_url must not hold a password; name its variable in backbone.api_key_env")
+    if fault := fault_of_address(address):
+        raise ConfigError(fault)
     return address
 
 

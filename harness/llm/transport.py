@@ -6,12 +6,13 @@ A transport tries once. What fails is raised as retry.Failure with a decision; s
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import re
 import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from harness.llm.address import OPENAI_URL, is_loopback
 from harness.llm.cache import Row
@@ -23,7 +24,11 @@ from harness.llm.types import Message
 NO_KEY = "none"
 """Sent to local servers that want no key: the openai package insists on one."""
 _MAX_BODY = 300
-_SECRETS = re.compile(r"(?i)\b(?:bearer\s+\S+|(?:sk|key|hf|gsk|xai)-[\w-]{8,})")
+_SECRETS = re.compile(
+    r"(?i)\b(?:authorization\W{1,4}\w+\s+\S+|bearer\s+\S+|(?:sk|key|hf|gsk|xai)-[\w-]{8,}|(?:hf|gsk)_\w{8,})"
+)
+_SHORT_KEY = 8
+"""Signs below which a key is a placeholder ("none", "EMPTY", "test") that texts may hold as a word: replies keep it."""
 _QUOTA_CODES = {"insufficient_quota", "billing_hard_limit_reached", "credit_balance_too_low"}
 _FORMAT_WORDS = (
     "response_format",
@@ -92,6 +97,7 @@ class OpenAITransport:
         self.base_url = base_url
         self.timeout_s = timeout_s
         self._key = api_key
+        self._forms = _forms(api_key) if api_key and api_key != NO_KEY else ()
         self._client: Any = None
 
     @property
@@ -140,22 +146,17 @@ class OpenAITransport:
         raise failure  # outside the handler: the SDK's error, which may quote a key, does not become its context
 
     def _row(self, completion: Any, latency_s: float) -> Row:
-        choices = getattr(completion, "choices", None) or [None]
-        message = getattr(choices[0], "message", None)
         usage = getattr(completion, "usage", None)
         prompt_tokens, completion_tokens = (_tokens(usage, f"{part}_tokens") for part in ("prompt", "completion"))
-        if message is None:
+        content = _content(completion)
+        if content is None:
             problem = f"{self.where} sent what is no chat completion"
             raise Failure("server", "transient", problem, billed=(prompt_tokens, completion_tokens))
-        extra = message.model_extra or {}
-        reasoning = extra.get("reasoning_content") or extra.get("reasoning")
-        text = message.content if message.content is not None else getattr(message, "refusal", None)
-        if message.tool_calls:
-            text = _as_json(message.tool_calls[0].function)
+        text, reasoning, finish_reason = map(self._clean, content)
         return Row(
-            self._clean(text),
-            reasoning=self._clean(reasoning) if isinstance(reasoning, str) else None,
-            finish_reason=choices[0].finish_reason or "",
+            text,
+            reasoning=reasoning,
+            finish_reason=finish_reason or "",
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
             estimated=not prompt_tokens,
@@ -164,12 +165,15 @@ class OpenAITransport:
 
     def _clean(self, text: str | None) -> str | None:
         """Text as it can be kept: no halves of surrogate pairs, and not our key, should an endpoint echo it."""
-        if text is None or (text.isascii() and not self._key):
+        if text is None or (text.isascii() and not self._forms):
             return text
-        return self._without_key(text.encode("utf-8", "replace").decode())
+        text = text.encode("utf-8", "replace").decode()
+        return text if len(self._key or "") < _SHORT_KEY else self._without_key(text)
 
     def _without_key(self, text: str) -> str:
-        return text.replace(self._key, "[key]") if self._key and self._key != NO_KEY else text
+        for form in self._forms:
+            text = text.replace(form, "[key]")
+        return text
 
     def scrub(self, text: str) -> str:
         """One line, at most 300 signs, without the key and what looks like one."""
@@ -211,7 +215,7 @@ class OpenAITransport:
         message = f"{self.where} answered {status} to model {self.model!r}: {self.scrub(said)}"
         if status in (401, 403):
             return Failure("auth", "permanent", f"{message}; check the key", fatal=True)
-        if status == 402 or (status == 429 and error.code in _QUOTA_CODES):
+        if status == 402 or (status == 429 and str(error.code) in _QUOTA_CODES):
             return Failure("budget", "permanent", f"{message}; the account's budget is used up", fatal=True)
         if status == 429:
             return Failure("rate_limited", "rate_limited", message, retry_after=wait)
@@ -225,6 +229,28 @@ class OpenAITransport:
     async def aclose(self) -> None:
         if self._client is not None:
             await self._client.close()
+
+
+def _forms(key: str) -> tuple[str, ...]:
+    """A key as it is, and as it stands in an address, in JSON or in HTML."""
+    return tuple(dict.fromkeys((key, quote(key, safe=""), quote(key), json.dumps(key)[1:-1], html.escape(key))))
+
+
+def _content(completion: Any) -> tuple[str | None, str | None, str | None] | None:
+    """Text, reasoning and finish reason of a reply; None where it is of another form (the SDK checks no types)."""
+    try:
+        choice = completion.choices[0]
+        message = choice.message
+        text = message.content if message.content is not None else getattr(message, "refusal", None)
+        if message.tool_calls:
+            text = _as_json(message.tool_calls[0].function)
+        extra = message.model_extra or {}
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return None
+    if not isinstance(text, str | None):
+        return None
+    reasoning = extra.get("reasoning_content") or extra.get("reasoning")
+    return text, *(one if isinstance(one, str) else None for one in (reasoning, choice.finish_reason))
 
 
 def _tokens(usage: Any, name: str) -> int:

@@ -276,13 +276,6 @@ def test_the_key_is_in_no_error(tmp_path, response):
     assert KEY.encode() not in (tmp_path / "replies.sqlite").read_bytes()
 
 
-def test_a_key_echoed_in_a_reply_is_not_kept(tmp_path):
-    reply, *_ = ask([completion(f"You sent {KEY}.")], tmp_path, schema=None)
-    assert reply.text == "You sent [key]."
-    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
-    assert KEY.encode() not in kept
-
-
 def test_a_local_server_without_a_key_is_sent_a_dummy(tmp_path):
     _, endpoint, *_ = ask([GOOD], tmp_path, key=None)
     assert endpoint.headers[0]["Authorization"] == "Bearer none"
