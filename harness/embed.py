@@ -18,9 +18,11 @@ from harness.vectors import Row, VectorStore
 
 _WRITE_EVERY = 256  # vectors lost at most when a run is killed
 TOGETHER = 512
-"""Texts of waiting callers that are encoded before the first of them goes on (our choice: a second's work, enough to
-fill batches of every length). All that wait at once would mean that nobody asks the model until a whole conversation is
-encoded."""
+"""Texts of waiting callers that are taken up at once (our choice: a second's work, enough to fill batches of every
+length). If it were all that wait, nobody would ask the model until a whole conversation is encoded."""
+FEW = 8
+"""Texts up to which a request goes ahead of the others (our choice): a question or a merged note, which the rest of a run
+waits for, is encoded between two batches of a conversation's turns."""
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Embedder:
     A text's vector depends on the text and the model alone: bitwise the same alone, in any batch, from the cache. (On
     another processor the last bits may differ; the key knows the weights and shapes, not the machine.)
     One worker thread does tokenisation, forward and the disk cache; what callers ask for while it is busy is collected
-    and encoded together next, some TOGETHER texts at a time, first come first served. `too_long` holds the distinct
+    and encoded together next, some TOGETHER texts at a time, first come first served after those of a FEW texts. `too_long` holds the distinct
     texts longer than `max_tokens`, of which the model sees only the beginning; `computed` counts the vectors computed,
     `damaged` the cache rows that had to be dropped.
     """
@@ -51,6 +53,7 @@ class Embedder:
         self._known: dict[str, np.ndarray] = {}
         self.too_long: set[str] = set()
         self._queue: deque[_Request] = deque()
+        self._ahead: deque[_Request] = deque()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embed")
 
     @property
@@ -73,7 +76,7 @@ class Embedder:
         missing = list(dict.fromkeys(text for text in texts if text not in self._known))
         if missing:
             request = _Request(missing)
-            self._queue.append(request)
+            (self._ahead if len(missing) <= FEW else self._queue).append(request)
             self._worker.submit(self._work)
             await asyncio.wrap_future(request.done)
         if not texts:
@@ -94,18 +97,28 @@ class Embedder:
 
     def _work(self) -> None:
         """In the worker thread: some of what waits. (Submitted once per request; a later one may find nothing left.)"""
+        self._answer(self._take(self._ahead) or self._take(self._queue))
+
+    def _take(self, queue: deque[_Request]) -> list[_Request]:
         waiting: list[_Request] = []
-        while self._queue and sum(len(request.texts) for request in waiting) < TOGETHER:
-            waiting.append(self._queue.popleft())
+        while queue and sum(len(request.texts) for request in waiting) < TOGETHER:
+            waiting.append(queue.popleft())
+        return waiting
+
+    def _answer(self, waiting: list[_Request]) -> None:
         try:
             texts = dict.fromkeys(text for request in waiting for text in request.texts)
             self._fill([text for text in texts if text not in self._known], waiting)
         except BaseException as error:
             for request in waiting:
                 _settle(request.done, error)
-            return
+        self._settle_known(waiting)
+
+    def _settle_known(self, waiting: list[_Request]) -> None:
+        """Let those go on whose texts all have their vectors."""
         for request in waiting:
-            _settle(request.done)
+            if not request.done.done() and all(text in self._known for text in request.texts):
+                _settle(request.done)
 
     def _fill(self, texts: list[str], waiting: list[_Request]) -> None:
         if not texts:
@@ -126,7 +139,10 @@ class Embedder:
                     unsaved.append((texts[position], row))
                 if len(unsaved) >= _WRITE_EVERY:
                     self._save(unsaved)
-                if all(request.done.cancelled() for request in waiting):
+                self._settle_known(waiting)
+                if self._ahead:
+                    self._answer(self._take(self._ahead))
+                if all(request.done.done() for request in waiting):
                     return  # interrupted: nobody waits for the rest
         finally:
             self._save(unsaved)

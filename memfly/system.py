@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.calls import Caller
+from harness.calls import Caller, abandon
 from harness.llm.types import Meter
 from harness.llm.words import names_and_words
 from harness.locomo.schema import Conversation
@@ -122,7 +122,12 @@ class MemFly(MemorySystem):
     async def _probe(self, text: str, meter: Meter) -> tuple[Probe, dict[str, Any]]:
         """F_theta: a query as a topic sentence and entities, embedded. Fallback "parse_raw", for what is
         missing: the query itself, its names and content words."""
-        value = await self._caller.ask(PARSE, Parsed, meter, question=self._caller.clip(text, self._caller.room(PARSE)))
+        own = asyncio.ensure_future(self.services.embedder.encode([text]))  # encoded while the model reads it
+        try:
+            question = self._caller.clip(text, self._caller.room(PARSE))
+            value = await self._caller.ask(PARSE, Parsed, meter, question=question)
+        finally:
+            await abandon([own])
         topic, entities = (value.topic.strip(), value.entities) if value else ("", [])
         entities = list(dict.fromkeys(entity.strip() for entity in entities if entity.strip()))[:MAX_ENTITIES]
         if not topic or not entities:

@@ -275,6 +275,31 @@ def test_who_came_first_goes_on_while_the_rest_are_encoded(monkeypatch):
     assert encoder.calls == [["a"], ["bb", "ccc", "dddd"], ["eeeee", "ffffff"]]
 
 
+def test_a_few_texts_go_ahead_of_many():
+    encoder = Letters()
+    encoder.hold = threading.Event()
+    many = ["m" * (place + 1) for place in range(9)]
+    order = []
+
+    async def caller(embedder, texts):
+        vectors = await embedder.encode(texts)
+        order.append((texts[0], len(vectors)))
+
+    async def go():
+        embedder = Embedder(SMALL, encoder, None)
+        callers = [asyncio.create_task(caller(embedder, many))]
+        await asyncio.to_thread(encoder.started.wait, 20)
+        callers += [asyncio.create_task(caller(embedder, texts)) for texts in (["q"], ["merged", "q"])]
+        await asyncio.sleep(0)
+        encoder.hold.set()
+        await asyncio.gather(*callers)
+        await embedder.aclose()
+
+    asyncio.run(go())
+    assert encoder.calls == [many, ["q", "merged"]]
+    assert order == [("q", 1), ("merged", 2), ("m", 9)]
+
+
 def test_a_cancelled_caller_harms_nobody():
     encoder = Letters()
     encoder.hold = threading.Event()
