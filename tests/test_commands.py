@@ -116,14 +116,6 @@ def test_a_replay_needs_no_key_and_no_server(run_door, tmp_path):
     assert "holds no reply" in last_line(done.stderr) and "OPENAI_API_KEY" not in done.stderr
 
 
-def test_a_password_in_the_address_reaches_no_file(run_door, tmp_path):
-    done = run_door("-m", "backbone.base_url=http://bob:s3cretpw@127.0.0.1:1/v1", "seed=0,1", *QUICK, check=2)
-    assert "s3cretpw" not in done.stderr + done.stdout
-    assert not [
-        path for path in tmp_path.rglob("*") if path.is_file() and "s3cretpw" in path.read_text(errors="replace")
-    ]
-
-
 GRIDS = {"table1": 16, "table2": 16, "table3": 9, "thresholds": 25, "k_final": 5, "i_max": 5, "k_cand": 4}
 
 
