@@ -125,9 +125,11 @@ class Walk(ast.NodeVisitor):
     def _program(self, node, given):
         """A program is called with a list of arguments, never with a line."""
         command = node.args[0] if node.args else given.get("args")
-        if isinstance(command, ast.JoinedStr) or (isinstance(command, ast.BinOp) and not _adds_lists(command)):
-            self.add(node, "shell")
-        elif isinstance(command, ast.Constant) and " " in str(command.value):
+        if (
+            isinstance(command, ast.JoinedStr)
+            or (isinstance(command, ast.BinOp) and not _adds_lists(command))
+            or (isinstance(command, ast.Constant) and " " in str(command.value))
+        ):
             self.add(node, "shell")
 
     def _listener(self, node, given, name):
