@@ -20,6 +20,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from pydantic import BaseModel
+from sockets import LOOPBACK, listening
 from test_servers import is_gone, load
 from tiny_qwen3 import build
 
@@ -94,34 +95,12 @@ def group_at(port):
     return first, [pid for pid in processes() if is_member(pid)]
 
 
-def listening(pids):
-    """(address, port) of every TCP socket on which one of the processes listens; the address as /proc/net writes it."""
-    inodes = set()
-    for pid in pids:
-        for entry in Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                inodes.update(re.findall(r"^socket:\[(\d+)\]$", os.readlink(entry)))
-            except FileNotFoundError:
-                continue
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and fields[9] in inodes:
-                address, _, port = fields[1].partition(":")
-                found.add((address, int(port, 16)))
-    return found
-
-
 def shared_memory(pids, name="psm"):
     """The files of shared memory that the processes hold (psm: Python's own)."""
     found = set()
     for pid in pids:
         found.update(re.findall(rf"/dev/shm/{name}_\S+", Path(f"/proc/{pid}/maps").read_text()))
     return found
-
-
-LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
 
 
 @dataclasses.dataclass
