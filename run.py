@@ -23,11 +23,12 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.compose import plain, register_defaults
 from harness.errors import BenchError, ConfigError, ThresholdError
 from harness.private import fault_of_command
+from harness.visible import visible_lines
 
 
 def say(line: str) -> None:
     """A line for the person at the terminal; results alone go to standard output."""
-    print(line, file=sys.stderr, flush=True)
+    print(visible_lines(line), file=sys.stderr, flush=True)
 
 
 def execute(values: dict[str, Any], overrides: list[str]) -> str | float:

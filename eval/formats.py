@@ -27,7 +27,7 @@ named in `row`, a fraction); budget (means a question), memory (counts over all 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': "''", "[": "{[}", "*": "{*}", "…": r"\ldots{}", "\n": " ",
+    "|": r"\textbar{}", '"': "''", "[": "{[}", "*": "{*}", "…": r"\ldots{}", "\n": " ", "\xa0": "~", "\xad": r"\-",
 }  # fmt: skip
 
 
@@ -39,15 +39,19 @@ def csv_text(blocks: Sequence[Block], baseline: str | None = None, metrics: Sequ
     out = io.StringIO()
     writer = csv.DictWriter(out, CSV_COLUMNS, lineterminator="\n", restval="")
     writer.writeheader()
+
+    def write(values: dict[str, Any]) -> None:
+        writer.writerow({name: _inert(value) for name, value in values.items()})
+
     for block in blocks:
         about = {one.name: _about(block, one) for one in block.systems}
         for one in block.systems:
             for values in (*_figures(one), *_counts(one)):
-                writer.writerow(about[one.name] | values)
+                write(about[one.name] | values)
         base, found = paired(block.systems, metrics, baseline)
         for name, metric, comparison, adjusted in found:
             low, high = comparison.interval or (None, None)
-            writer.writerow(
+            write(
                 about[name]
                 | {"kind": "paired", "metric": metric, "row": f"less {base.name}", "n": comparison.questions}
                 | {"value": _exact(comparison.difference), "low": _exact(low), "high": _exact(high)}
@@ -152,7 +156,18 @@ def _note(line: Line) -> str:
 def escape(text: str) -> str:
     """Text as LaTeX prints it, "?" for a character outside the Latin alphabets (its fonts lack most of them). Brackets and
     stars are wrapped: after a row's end they would be read as its options."""
-    return "".join(_SPECIAL.get(c, c if " " <= c <= _LAST_LATIN else "?") for c in text)
+    return "".join(_SPECIAL.get(c, c if " " <= c <= _LAST_LATIN and c.isprintable() else "?") for c in text)
+
+
+def _inert(value: Any) -> Any:
+    """A value that no spreadsheet takes for a formula: a text that begins like one gets an apostrophe before it."""
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return "'" + value
+    return value
 
 
 def _exact(value: float | None) -> str:

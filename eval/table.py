@@ -5,11 +5,13 @@ Figures are percent with two decimals; what is unknown is an empty cell, never 0
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eval.published import METRIC_FIELDS, Reference
+from harness.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -108,21 +110,21 @@ def console(report: Report) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    parts: list[Any] = [Text(report.title, style="bold underline")]
+    parts: list[Any] = [Text(visible(report.title), style="bold underline")]
     for block in report.blocks:
         if isinstance(block, Grid):
             table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
             for place, column in enumerate(block.columns):
                 # Only headers of published columns may wrap, so that no figure is ever folded.
                 wraps = column in PUBLISHED_HEADERS.values()
-                table.add_column(Text(column), justify="right" if place else "left", no_wrap=not wraps)
+                table.add_column(Text(visible(column)), justify="right" if place else "left", no_wrap=not wraps)
             for place, row in enumerate(block.rows):
                 if place in block.rules:
                     table.add_section()
-                table.add_row(*map(Text, row))
+                table.add_row(*(Text(visible(cell)) for cell in row))
             parts += [Text(), table, Text()]
         else:
-            parts += [Text(line.text, style="bold" if line.strong else "") for line in block]
+            parts += [Text(visible(line.text), style="bold" if line.strong else "") for line in block]
     return Group(*parts)
 
 
@@ -142,20 +144,27 @@ def markdown(metrics: Mapping[str, Any], header_lines: Sequence[str], title: str
 
 def markdown_text(report: Report) -> str:
     """Any report as Markdown."""
-    parts = [f"# {report.title}"]
+    parts = [f"# {_escape(report.title)}"]
     for block in report.blocks:
         if isinstance(block, Grid):
             rule = [":--", *["--:"] * (len(block.columns) - 1)]
             parts.append(
-                "\n".join("| " + " | ".join(map(_escape, row)) + " |" for row in (block.columns, rule, *block.rows))
+                "\n".join("| " + " | ".join(map(_cell, row)) + " |" for row in (block.columns, rule, *block.rows))
             )
         else:
-            parts.append("\n".join(f"- **{line.text}**" if line.strong else f"- {line.text}" for line in block))
+            texts = [(_escape(line.text), line.strong) for line in block]
+            parts.append("\n".join(f"- **{text}**" if strong else f"- {text}" for text, strong in texts))
     return "\n\n".join(parts) + "\n"
 
 
-def _escape(cell: str) -> str:
-    return cell.replace("|", "\\|")
+def _escape(text: str) -> str:
+    """Text in which no element, link or picture begins."""
+    return visible(text).replace("<", "\\<").replace("](", "]\\(")
+
+
+def _cell(text: str) -> str:
+    """The same within a table, whose columns no bar ends, escaped or not."""
+    return re.sub(r"[\\|]", r"\\\g<0>", visible(text)).replace("<", "\\<").replace("](", "]\\(")
 
 
 def percent(value: float | None) -> str:

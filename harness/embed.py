@@ -20,9 +20,10 @@ _WRITE_EVERY = 256  # vectors lost at most when a run is killed
 TOGETHER = 512
 """Texts of waiting callers that are taken up at once (our choice: a second's work, enough to fill batches of every
 length). If it were all that wait, nobody would ask the model until a whole conversation is encoded."""
-FEW = 8
+FEW = 2
 """Texts up to which a request goes ahead of the others (our choice): a question or a merged note, which the rest of a run
-waits for, is encoded between two batches of a conversation's turns."""
+waits for, is encoded between two batches of a conversation's turns. (Counted as asked: a turn most of whose keywords are
+known already must not overtake those before it.)"""
 
 
 @dataclass
@@ -76,7 +77,7 @@ class Embedder:
         missing = list(dict.fromkeys(text for text in texts if text not in self._known))
         if missing:
             request = _Request(missing)
-            (self._ahead if len(missing) <= FEW else self._queue).append(request)
+            (self._ahead if len(texts) <= FEW else self._queue).append(request)
             self._worker.submit(self._work)
             await asyncio.wrap_future(request.done)
         if not texts:

