@@ -14,6 +14,7 @@ from eval.table import Grid, Line, Report
 from eval.tables import Block
 from eval.tables_grids import MEMORY, RETRIEVAL, costs, settings
 from harness.records import dumps
+from harness.visible import visible
 
 CSV_COLUMNS = (
     "kind", "backbone", "model", "revision", "label", "system", "run", "identity", "state", "seed", "trials", "protocol",
@@ -160,14 +161,18 @@ def escape(text: str) -> str:
 
 
 def _inert(value: Any) -> Any:
-    """A value that no spreadsheet takes for a formula: a text that begins like one gets an apostrophe before it."""
-    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
+    """A value as a field of one line, which no spreadsheet takes for a formula: a text that begins like one gets an
+    apostrophe before it."""
+    if not isinstance(value, str):
         return value
+    text = visible(value)
+    if not text.startswith(("=", "+", "-", "@")):
+        return text
     try:
-        float(value)
+        float(text)
     except ValueError:
-        return "'" + value
-    return value
+        return "'" + text
+    return text
 
 
 def _exact(value: float | None) -> str:

@@ -320,3 +320,14 @@ def test_hostile_text_stays_text_in_every_view(browser, hostile):
     browser.open(hostile, "memory")
     assert all(text in browser.text("#m-body") for text in HOSTILE)
     assert browser.complaints() == []
+
+
+def test_a_text_that_turns_the_reading_direction_turns_nothing_beside_it(browser, plain):
+    browser.open(plain)
+    places = browser.js(
+        "const line = document.createElement('p'); document.querySelector('main').prepend(line);"
+        "const [name, after] = ['span', 'i'].map((tag) => line.appendChild(document.createElement(tag)));"
+        "name.textContent = '\\u202eabc'; after.textContent = 'right';"
+        "return [name, after].map((one) => one.getBoundingClientRect().left)"
+    )
+    assert places[0] < places[1]
