@@ -25,7 +25,7 @@ def measure(data: Path | None) -> dict[str, Any]:
     embedder = Embedder(spec, SentenceEncoder(spec), None)
     rows = []
     for name, asked in SYSTEMS.items():
-        trip = travel(prepared([*where, *asked]), embedder)
+        (trip,) = travel([(prepared([*where, *asked]), embedder)])
         phases = {"turn": (trip.ingest, trip.turns), "question": (trip.answer, trip.questions)}
         rows.append(
             {

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,17 @@ def slice_of(data: Path | None) -> list[str]:
     return ["dataset=locomo10", f"dataset.path={data}", "dataset.conversations=[conv-26]"]
 
 
-def travel(job: Prepared, embedder: Embedder, base_url: str | None = None) -> Trip:
-    """Run over HTTP, or with no `base_url` in this process, where a reply takes backbone.latency_s seconds."""
-    return asyncio.run(_travel(job, embedder, lambda cache: build_chat(job.spec.backbone, cache, base_url=base_url)))
+def travel(jobs: Sequence[tuple[Prepared, Embedder]], base_url: str | None = None) -> list[Trip]:
+    """Runs at the same time over HTTP, or with no `base_url` in this process, where a reply takes backbone.latency_s
+    seconds. `cpu_s` is that of all of them."""
+
+    async def together() -> list[Trip]:
+        def chat(job: Prepared, cache: ReplyCache) -> Chat:
+            return build_chat(job.spec.backbone, cache, base_url=base_url)
+
+        return await asyncio.gather(*(_travel(job, embedder, partial(chat, job)) for job, embedder in jobs))
+
+    return asyncio.run(together())
 
 
 def imagine(job: Prepared, embedder: Embedder, latency_s: float, places: int) -> Trip:

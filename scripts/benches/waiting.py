@@ -21,16 +21,16 @@ LATENCY_S = 0.2
 UNLIMITED = 10**6
 SLICE = ("dataset.max_sessions=3", "dataset.max_questions=50")
 PAIRWISE = ("memory=memfly", "memory.scoring=pairwise")
-SYSTEMS: dict[str, Sequence[str]] = {
-    "memfly, pairwise": PAIRWISE,
-    "memfly, listwise": ("memory=memfly", "memory.scoring=listwise"),
-    **{name: (f"memory={name}",) for name in ("locomo", "rag", "readagent", "memorybank", "memgpt", "amem", "mem0")},
+LISTWISE = ("memory=memfly", "memory.scoring=listwise")
+QUICK: dict[str, Sequence[str]] = {
+    name: (f"memory={name}",) for name in ("locomo", "rag", "readagent", "memorybank", "memgpt")
 }
+SLOW: dict[str, Sequence[str]] = {"memfly, listwise": LISTWISE, "amem": ("memory=amem",), "mem0": ("memory=mem0",)}
+"""Of a whole conversation these run at the same time: each waits for one call after another."""
 WHOLE: dict[str, Sequence[str]] = {
     "memfly, pairwise": PAIRWISE,
     "memfly, pairwise, merging more": (*PAIRWISE, "memory.tau_merge=0.4", "memory.tau_link=0.4"),
-    "amem": ("memory=amem",),
-    "mem0": ("memory=mem0",),
+    **QUICK,
 }
 ELSEWHERE = (
     "A-MEM's own harness, measured elsewhere on this slice with this endpoint, one call at a time on 2 cores: 26.2 s for 116"
@@ -46,30 +46,39 @@ def measure(data: Path | None) -> dict[str, Any]:
     encoder = SentenceEncoder(prepared(where).spec.embedder)
     list(encoder.batches(["The weights are loaded with the first text."]))
     with serving(LATENCY_S) as url:
-        _rows("", [*where, "dataset.max_questions=1", "memory=rag"], encoder, url)  # imports, first connections
+
+        def rows(overrides: Sequence[str], systems: dict[str, Sequence[str]]) -> list[dict[str, Any]]:
+            return _rows([*where, *overrides], systems, encoder, url)
+
+        rows(["dataset.max_questions=1"], {"warm-up": ("memory=rag",)})  # imports, first connections
         return {
             "data": "conv-26 of LoCoMo-10" if data else "the first conversation of the shipped sample",
             "latency_s": LATENCY_S,
             "places": prepared(where).spec.backbone.concurrency_max,
+            "together": list(SLOW),
             "slice": [
-                row for name, asked in SYSTEMS.items() for row in _rows(name, [*where, *SLICE, *asked], encoder, url)
+                row
+                for one in {"memfly, pairwise": PAIRWISE, **QUICK, **SLOW}.items()
+                for row in rows(SLICE, dict([one]))
             ],
-            "whole": [row for name, asked in WHOLE.items() for row in _rows(name, [*where, *asked], encoder, url)],
+            "whole": [*(row for one in WHOLE.items() for row in rows((), dict([one]))), *rows((), SLOW)],
         }
 
 
-def _rows(name: str, overrides: Sequence[str], encoder: SentenceEncoder, url: str) -> list[dict[str, Any]]:
-    """One system's run over HTTP, its texts encoded on the way; MemFly's pairwise one again when all vectors are known."""
-    job = prepared(overrides)
-    embedder = Embedder(job.spec.embedder, encoder, None)
-    trips = {name: travel(job, embedder, url)}
-    best = imagine(job, embedder, LATENCY_S, job.spec.backbone.concurrency_max)
-    chain = imagine(job, embedder, LATENCY_S, UNLIMITED)
-    if name == "memfly, pairwise":
-        trips[f"{name}, vectors known"] = travel(job, embedder, url)
+def _rows(
+    where: Sequence[str], systems: dict[str, Sequence[str]], encoder: SentenceEncoder, url: str
+) -> list[dict[str, Any]]:
+    """Runs at the same time over HTTP, texts encoded on the way; MemFly's pairwise one again when all vectors are known."""
+    jobs = [prepared([*where, *asked]) for asked in systems.values()]
+    pairs = [(job, Embedder(job.spec.embedder, encoder, None)) for job in jobs]
+    runs = [(name, *pair, trip) for name, pair, trip in zip(systems, pairs, travel(pairs, url), strict=True)]
+    if list(systems) == ["memfly, pairwise"]:
+        runs.append(("memfly, pairwise, vectors known", *pairs[0], *travel(pairs, url)))
     rows = []
-    for title, real in trips.items():
-        print(f"  {title}: {real.ingest.seconds:.1f} s, {real.answer.seconds:.1f} s", flush=True)
+    for name, job, embedder, real in runs:
+        print(f"  {name}: {real.ingest.seconds:.1f} s, {real.answer.seconds:.1f} s", flush=True)
+        best = imagine(job, embedder, LATENCY_S, job.spec.backbone.concurrency_max)
+        chain = imagine(job, embedder, LATENCY_S, UNLIMITED)
         phases = {
             phase: {
                 **asdict(getattr(real, phase)),
@@ -79,7 +88,7 @@ def _rows(name: str, overrides: Sequence[str], encoder: SentenceEncoder, url: st
             for phase in ("ingest", "answer")
         }
         shape = {"turns": real.turns, "questions": real.questions, "merges": real.counts["merges"]}
-        rows.append({"system": title, **shape, **phases})
+        rows.append({"system": name, **shape, **phases})
     return rows
 
 
@@ -96,7 +105,7 @@ answer more slowly and merge and refine as they see fit, so seconds here are no 
 
 {_table(figures["slice"])}
 
-The whole conversation: {whole["turns"]} turns, {whole["questions"]} questions.
+The whole conversation: {whole["turns"]} turns, {whole["questions"]} questions; {", ".join(figures["together"])} at the same time.
 
 {_table(figures["whole"])}
 

@@ -11,7 +11,8 @@ def test_waiting():
     ingest = {"seconds": 3.0, "calls": 1200, "waited_s": 240.0, "cpu_s": 2.4, "best_s": 2.5, "chain_s": 2.0}
     answer = {"seconds": 0.6, "calls": 50, "waited_s": 10.0, "cpu_s": 0.1, "best_s": 0.4, "chain_s": 0.0}
     row = {"system": "amem", "turns": 58, "questions": 25, "merges": 7, "ingest": ingest, "answer": answer}
-    page = waiting.page({"data": "A", "latency_s": 0.2, "places": 64, "slice": [row], "whole": [row]})
+    figures = {"data": "A", "latency_s": 0.2, "places": 64, "together": ["a"], "slice": [row], "whole": [row]}
+    page = waiting.page(figures)
     assert lines(page)[2] == (
         "| amem | 7 | 1,200 | 240.0 | 2.0 | 2.5 | 3.0 | 1.50 | 1.20 | 50 | 10.0 | 0.0 | 0.4 | 0.6 | - | 1.50 |"
     )
