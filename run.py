@@ -31,9 +31,9 @@ def say(line: str) -> None:
     print(visible_lines(line), file=sys.stderr, flush=True)
 
 
-def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
+def execute(values: dict[str, Any], overrides: list[str], *, brief: bool = False) -> str | float:
     """Run what a composed configuration asks for. Returns the run folder, or "" for a plan; with run.objective that
-    figure instead.
+    figure instead. brief: one line instead of the table.
 
     Raises BenchError for whatever a person can mend.
     """
@@ -80,7 +80,7 @@ def execute(values: dict[str, Any], overrides: list[str]) -> str | float:
             work(spec, system, dataset, protocol, folder, overrides)
         if spec.wandb.mode != "off":
             wandb_log.log(folder, spec.wandb, say)
-        shown = report(folder, path)
+        shown = report(folder, path, brief=brief)
         return shown if spec.run.objective is None else objective(folder, spec.run.objective)
 
 
@@ -215,7 +215,7 @@ def task(cfg: DictConfig) -> str | float:
     if sweep:
         say(f"\n#{hydra_config.job.num} {' '.join(hydra_config.overrides.task)}")
     try:
-        return execute(values, list(hydra_config.overrides.task))
+        return execute(values, list(hydra_config.overrides.task), brief=sweep)
     except BenchError as error:
         if sweep:
             say(f"run.py: {error}")

@@ -112,14 +112,35 @@ def objective(folder, name: str) -> float:
     return micro[name]
 
 
-def report(folder, path: Path) -> str:
-    """Print the stored table and where the records are; raise if the run failed its threshold."""
+def line(metrics: dict[str, Any]) -> str:
+    """A run's micro averages in percent, what went wrong, and what it took."""
+    from eval.table import HEADERS
+
+    figures = [
+        f"{HEADERS[name]} {100 * metrics['micro'][name]:.1f}"
+        for name in ("f1_amem", "f1_locomo", "recall_20t")
+        if metrics["micro"].get(name) is not None
+    ]
+    usage = metrics["usage"]
+    warnings = [text for text in metrics["table"]["lines"] if "no result" in text] + list(metrics["table"]["failures"])
+    took = (
+        f"{metrics['table']['title']}: {', '.join(figures)} (micro, {metrics['n_questions']} questions) | {metrics['n_error']} errors"
+        f" | {usage['calls']:,} calls, {usage['computed_calls']:,} of them asked now | {metrics['wall_s']:.0f} s"
+    )
+    return " | ".join([took, *warnings])
+
+
+def report(folder, path: Path, *, brief: bool = False) -> str:
+    """Print the stored table, or one line of it, and where the records are; raise if the run failed its threshold."""
     from rich.console import Console
 
     from eval.table import render
 
     metrics = folder.read_metrics()
-    Console(width=None if sys.stdout.isatty() else 120).print(render(metrics, **table_options(metrics)))
+    if brief:
+        print(line(metrics))
+    else:
+        Console(width=None if sys.stdout.isatty() else 120).print(render(metrics, **table_options(metrics)))
     print(f"records: {path}")
     status = folder.read_status()
     if status["state"] == "failed":

@@ -75,6 +75,30 @@ def test_in_a_sweep_the_other_jobs_go_on(run_door, tmp_path):
     assert json.loads(metrics.read_text())["n_error"] == 0
 
 
+def test_a_job_of_a_sweep_is_one_line(run_door, tmp_path):
+    done = run_door("-m", "memory=rag,locomo", *QUICK, check=0)
+    lines = [line for line in done.stdout.splitlines() if line]
+    assert [line.split(":")[0] for line in lines] == ["rag", "records", "locomo", "records"]
+    folder = next(tmp_path.glob("runs/rag-*"))
+    micro = json.loads((folder / "metrics.json").read_text())["micro"]
+    assert f"rag: F1 (A-MEM) {100 * micro['f1_amem']:.1f}, F1 (LoCoMo) {100 * micro['f1_locomo']:.1f}" in lines[0]
+    assert "6 questions" in lines[0] and "0 errors" in lines[0] and "NO LANGUAGE MODEL" in lines[0]
+    assert "tables: python scripts/collect.py " in done.stderr
+
+
+def test_a_key_that_is_missing_to_all_jobs_is_said_once(run_door, tmp_path):
+    done = run_door("-m", "backbone=gpt-4o,gpt-4o-mini", "memory=rag", f"hydra.sweep.dir={tmp_path / 'sweep'}", check=2)
+    assert last_line(done.stderr).startswith("run.py: nothing was started: ")
+    assert done.stderr.count("export OPENAI_API_KEY") == 2 and "#0" not in done.stderr  # of two backbones, in one line
+    assert not (tmp_path / "sweep" / "runs.json").exists()
+
+
+def test_a_job_without_its_key_is_refused_and_the_others_run(run_door):
+    done = run_door("-m", "backbone=gpt-4o,scripted", "memory=locomo", *QUICK[1:], check=2)
+    assert "#0 backbone=gpt-4o: refused: backbone 'gpt-4o' needs its key" in done.stderr
+    assert "#1 backbone=scripted: finished" in done.stderr
+
+
 def test_a_finished_run_computes_nothing_and_fresh_sets_it_aside(run_door, tmp_path):
     first = run_door(*QUICK, check=0)
     (path,) = tmp_path.glob("runs/*/metrics.json")

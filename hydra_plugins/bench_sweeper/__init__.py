@@ -31,10 +31,10 @@ class BenchSweeper(BasicSweeper):
     def sweep(self, arguments: list[str]) -> list[JobReturn | None]:
         """Run every job; raise SweepError after the table when any failed.
 
-        Returns a JobReturn per job. ConfigError: a paid sweep that nobody allowed.
+        Returns a JobReturn per job. ConfigError: a paid sweep that nobody allowed, or no job that could start.
         """
         from harness.compose import plain
-        from harness.errors import SweepError
+        from harness.errors import ConfigError, SweepError
         from harness.llm.kept import keeping
 
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
@@ -51,6 +51,11 @@ class BenchSweeper(BasicSweeper):
                 ready[number] = self._prepare(job)
             except Exception as error:
                 outcomes[number] = "refused: " + plain(error)
+        missing = unready(ready)
+        if missing and len(missing) == len(ready):
+            raise ConfigError(f"nothing was started: {'; '.join(dict.fromkeys(missing.values()))}")
+        outcomes |= {number: "refused: " + problem for number, problem in missing.items()}
+        ready = {number: one for number, one in ready.items() if number not in missing}
         names = short_names(jobs)
         returns: list[JobReturn | None] = [None] * len(jobs)
         self._announce(names, ready)
@@ -66,6 +71,7 @@ class BenchSweeper(BasicSweeper):
         self._print_table(names, outcomes)
         if len(planned) < len(ready):
             write_runs(sweep_dir, jobs, outcomes, ready)
+            print(f"tables: python scripts/collect.py {sweep_dir}", file=sys.stderr)
         failed = sum(not text.startswith(("finished", "planned")) for text in outcomes.values())
         if failed:
             raise SweepError(f"{failed} of {len(jobs)} jobs of the sweep did not finish; the table above says why")
@@ -132,6 +138,21 @@ class BenchSweeper(BasicSweeper):
         print(f"\nsweep: {len(names)} jobs", file=sys.stderr)
         for number, name in enumerate(names):
             print(visible(f"  #{number} {name}: {outcomes[number]}"), file=sys.stderr)
+
+
+def unready(ready: Mapping[int, Prepared]) -> dict[int, str]:
+    """By job number, what is missing to those that would ask a model: a key, a program, weights."""
+    from harness.errors import ConfigError
+    from harness.llm.servers import check
+
+    missing = {}
+    for number, one in ready.items():
+        if not one.plan_only and not one.finished and one.spec.cache.mode != "replay":
+            try:
+                check(one.spec.backbone)
+            except ConfigError as error:
+                missing[number] = str(error)
+    return missing
 
 
 def limit_of(ready: Mapping[int, Prepared]) -> float | None:
