@@ -32,8 +32,11 @@ def test_promised_commands_plan(run_door, command):
     assert "plan (nothing cached): " in done.stderr and " calls, " in done.stderr and ", about " in done.stderr
 
 
-def test_a_sweep_runs_every_combination(run_door):
-    done = run_door("-m", "memory.tau_merge=0.6,0.7,0.8", "memory.tau_link=0.4,0.5", "plan=true", check=0)
+def test_a_sweep_plans_every_combination_and_leaves_nothing(run_door, tmp_path):
+    folder = tmp_path / "sweep"
+    grid = ("memory.tau_merge=0.6,0.7,0.8", "memory.tau_link=0.4,0.5")
+    done = run_door("-m", *grid, "plan=true", f"hydra.sweep.dir={folder}", check=0)
+    assert not folder.exists()
     assert done.stderr.count("plan (nothing cached)") == 6
     assert "sweep: 6 jobs" in done.stderr
     assert done.stderr.count(": planned") == 6
@@ -90,7 +93,7 @@ def test_a_key_that_is_missing_to_all_jobs_is_said_once(run_door, tmp_path):
     done = run_door("-m", "backbone=gpt-4o,gpt-4o-mini", "memory=rag", f"hydra.sweep.dir={tmp_path / 'sweep'}", check=2)
     assert last_line(done.stderr).startswith("run.py: nothing was started: ")
     assert done.stderr.count("export OPENAI_API_KEY") == 2 and "#0" not in done.stderr  # of two backbones, in one line
-    assert not (tmp_path / "sweep" / "runs.json").exists()
+    assert not (tmp_path / "sweep").exists()
 
 
 def test_a_job_without_its_key_is_refused_and_the_others_run(run_door):

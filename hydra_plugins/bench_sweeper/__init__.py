@@ -41,8 +41,6 @@ class BenchSweeper(BasicSweeper):
         overrides = parser.parse_overrides([*self._parse_config(), *arguments])
         jobs = self.split_arguments(overrides, None)[0]
         sweep_dir = Path(self.config.hydra.sweep.dir)
-        sweep_dir.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self.config, sweep_dir / "multirun.yaml")
 
         outcomes: dict[int, str] = {}
         ready: dict[int, Prepared] = {}
@@ -61,6 +59,9 @@ class BenchSweeper(BasicSweeper):
         self._announce(names, ready)
         planned = [number for number, one in ready.items() if one.plan_only]
         outcomes |= dict.fromkeys(planned, "planned")
+        if len(planned) < len(ready):
+            sweep_dir.mkdir(parents=True, exist_ok=True)
+            OmegaConf.save(self.config, sweep_dir / "multirun.yaml")
         with keeping():  # for the jobs of this process; a launcher's other processes know nothing of it
             for numbers, extra in self._batches({n: one for n, one in ready.items() if not one.plan_only}):
                 batch = [[*jobs[number], *extra[number]] for number in numbers]
