@@ -77,14 +77,14 @@ def execute(values: dict[str, Any], overrides: list[str], *, brief: bool = False
         else:
             if folder.manifest.get("versions") != manifest["versions"]:
                 say("  resumed under other versions of code or packages than it was started with (manifest.json)")
-            work(spec, system, dataset, protocol, folder, overrides)
+            work(spec, system, dataset, protocol, prepared.plan, folder, overrides)
         if spec.wandb.mode != "off":
             wandb_log.log(folder, spec.wandb, say)
         shown = report(folder, path, brief=brief)
         return shown if spec.run.objective is None else objective(folder, spec.run.objective)
 
 
-def work(spec, system, dataset, protocol, folder, overrides) -> None:
+def work(spec, system, dataset, protocol, plan, folder, overrides) -> None:
     """Build, ask, aggregate, write. Leaves status.json telling how it ended, whatever happens."""
     from eval.aggregate import aggregate, failures, memory_totals
     from eval.run_report import table_facts, table_options
@@ -95,7 +95,7 @@ def work(spec, system, dataset, protocol, folder, overrides) -> None:
     status = partial(folder.write_status, total=dataset.n_questions * spec.trials)
     status("running")
     try:
-        built, facts = asyncio.run(session(spec, system, dataset, protocol, folder))
+        built, facts = asyncio.run(session(spec, system, dataset, protocol, plan, folder))
         records = [
             folder.answers[(q.sample_id, q.qa_index, trial)]
             for sample in dataset.samples
@@ -127,7 +127,7 @@ def work(spec, system, dataset, protocol, folder, overrides) -> None:
         raise
 
 
-async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], dict[str, Any]]:
+async def session(spec, system, dataset, protocol, plan, folder) -> tuple[list[dict], dict[str, Any]]:
     """One process's share of a run: start what must be started, run, close it again."""
     from eval.evidence import score_evidence
     from eval.sanity import SANITY
@@ -169,7 +169,13 @@ async def session(spec, system, dataset, protocol, folder) -> tuple[list[dict], 
                 max_usd=spec.run.max_usd,
             )
             progress = Progress(
-                len(dataset.samples), dataset.n_questions * spec.trials, chat.live, quiet=not spec.run.progress
+                len(dataset.samples),
+                dataset.n_questions * spec.trials,
+                chat.live,
+                quiet=not spec.run.progress,
+                turns=sum(len(sample.conversation.turns) for sample in dataset.samples),
+                building=plan.building.calls,
+                asking=plan.asking.calls,
             )
             progress.start()
             said = (chat.notices, cache.notices, memories.notices if memories else ())

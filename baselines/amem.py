@@ -184,6 +184,7 @@ class AMem(MemorySystem):
             for job in jobs:
                 note, vector = await job
                 await self._commit(note, vector, index)
+                self.services.took_in(1)
         finally:
             await abandon(jobs)
         self._index = index

@@ -210,6 +210,7 @@ class PaperMem0:
         try:
             for pair, job in zip(pairs, jobs, strict=True):
                 await self._commit(pair, *await job)
+                self.services.took_in(len(pair.turns))
         finally:
             await abandon([*jobs, *summaries])
 

@@ -101,6 +101,7 @@ class MemGPT(MemorySystem):
                 memory.remember(turn)
                 event = f'<turn date="{date_time(turn.date_time)}">{turn_line(turn)}</turn>'
                 await agent.run(event, self.services.meter, turn)
+                self.services.took_in(1)
         self._agent = agent
 
     async def recall(self, query: Query, meter: Meter) -> Evidence:

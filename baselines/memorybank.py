@@ -148,6 +148,7 @@ class MemoryBank(MemorySystem):
             )
             for prompt, schema in ((DAY_EVENTS, DayEvents), (DAY_PORTRAIT, DayPortrait))
         )
+        self.services.took_in(len(session.turns))
         pairs = [session.turns[start : start + 2] for start in range(0, len(session.turns), 2)]
         return Day(
             session.number,

@@ -171,6 +171,7 @@ class ReadAgent(MemorySystem):
         page = text_of(turns)
         text = self._caller.clip(page, self._caller.room(GIST))
         value = await self._caller.ask(GIST, Gist, self.services.meter, date=date_time(turns[0].date_time), page=text)
+        self.services.took_in(len(turns))
         gist = " ".join(value.gist.split()) if value else ""
         if not gist:
             self.services.meter.fallback("gist_raw")

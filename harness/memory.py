@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -62,7 +62,8 @@ class Evidence:
 class Services:
     """What a memory system is given to work with. One instance per conversation.
 
-    context_tokens: how many tokens of context the answer prompt can take.
+    context_tokens: how many tokens of context the answer prompt can take. took_in: a system may tell with it that so
+    many further turns are in its memory, for the display alone.
     """
 
     chat: ChatModel
@@ -70,6 +71,7 @@ class Services:
     meter: Meter
     seed: int
     context_tokens: int
+    took_in: Callable[[int], None] = lambda turns: None
 
 
 @dataclass(frozen=True)

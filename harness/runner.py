@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from harness.accounts import built_values, evidence_values, shared_values, usage_values, with_calls
@@ -134,7 +135,7 @@ class _Runner:
                     for question, trials in waiting:
                         group.create_task(self._ask(system, question, trials))
             else:
-                self.progress.built += 1
+                self.progress.finished(sample.sample_id, len(sample.conversation.turns))
             return built
 
     def _missing_trials(self, question: Question) -> list[int]:
@@ -151,13 +152,14 @@ class _Runner:
             record["error"] is not None and record["error"]["kind"] not in ("empty", "unparsable")
         )
 
-    def _empty(self, meter: Meter, embedder: Any) -> MemorySystem:
+    def _empty(self, meter: Meter, embedder: Any, took_in: Callable[[int], None] = lambda turns: None) -> MemorySystem:
         services = Services(
             chat=self.parts.chat,
             embedder=embedder,
             meter=meter,
             seed=self.parts.spec.seed,
             context_tokens=self.context_tokens,
+            took_in=took_in,
         )
         return self.parts.system(self.parts.spec.memory, services)
 
@@ -166,7 +168,7 @@ class _Runner:
         memories = self.parts.memories
         asked = await self._first_calls(sample) if memories else Meter()
         meter, embedder = Meter(), self.parts.embedder.listener()
-        system = self._empty(meter, embedder)
+        system = self._empty(meter, embedder, partial(self.progress.took_in, sample.sample_id))
         await system.ingest(sample.conversation)
         facts = built_values(sample, system, meter)
         tables = await asyncio.to_thread(lambda: table_texts(system.export()))
@@ -223,7 +225,7 @@ class _Runner:
     def _written(self, sample: Sample, tables: Mapping[str, str], built: dict[str, Any]) -> None:
         self.folder.heartbeat()  # what the embedder said of this memory is on the disk before the memory is complete
         self.folder.write_memory(sample.sample_id, tables, built)
-        self.progress.built += 1
+        self.progress.finished(sample.sample_id, len(sample.conversation.turns))
         self.progress.tick()
 
     async def _ask(self, system: MemorySystem, question: Question, trials: list[int]) -> None:

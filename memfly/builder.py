@@ -71,6 +71,7 @@ class Builder:
                 upcoming = [await job for job in jobs[place : place + depth]]
                 same = previous if upcoming[0].turn.session == session else None
                 previous, session = await self.commit(upcoming, same), upcoming[0].turn.session
+                self.services.took_in(1)
                 await asyncio.sleep(0)  # where no call is waited for, many commits in a row would hold up the loop
             await self._evolve(of_row=len(self.growth) - 1)
             await self.speculation.finish()

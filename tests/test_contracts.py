@@ -13,6 +13,7 @@ from test_resume import outcome
 from harness.locomo.loader import shape
 from harness.locomo.schema import Conversation, Question, Sample, Session, Turn
 from harness.memory import MemorySystem
+from harness.progress import Progress
 
 every_system = pytest.mark.parametrize("name", NAMES)
 START = datetime(2023, 5, 8, 13, 56)
@@ -231,3 +232,15 @@ def test_killed_and_resumed_is_undisturbed(name, run_door, tmp_path):
     assert killed.returncode == -9, killed.stderr
     run_door(*overrides, check=0)
     assert result() == (calm, paid)
+
+
+TELLING = {"memfly", "memfly_plus", "amem", "mem0", "memorybank", "readagent"}
+
+
+@every_system
+def test_the_display_learns_of_every_turn_once_or_of_none(name, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(Progress, "finished", lambda self, which, turns: told.append((self.taken.get(which, 0), turns)))
+    Bench(name, tmp_path).run()
+    assert len(told) == 2 and all(turns == 14 for _, turns in told)
+    assert all(taken == (14 if name in TELLING else 0) for taken, _ in told)

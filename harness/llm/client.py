@@ -278,7 +278,11 @@ class Chat:
         return row
 
     async def _compute(self, outgoing: Outgoing, meter: Meter | None) -> Row:
-        return await self._retrier.run(partial(self._try, outgoing, meter))
+        self.live.under_way += 1
+        try:
+            return await self._retrier.run(partial(self._try, outgoing, meter))
+        finally:
+            self.live.under_way -= 1
 
     def _most(self, outgoing: Outgoing) -> tuple[int, int]:
         """Prompt and completion tokens that a request may cost at most; nothing is counted where nothing is paid."""
@@ -298,6 +302,8 @@ class Chat:
             return row
         except Failure as failure:
             outcome, wait = failure.kind, failure.retry_after
+            self.live.failed_tries += 1
+            self.live.last_failure = failure.kind
             charge_failed(failure.billed, self._spec.price, live=self.live, meter=meter)
             raise
         finally:

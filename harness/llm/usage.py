@@ -13,12 +13,16 @@ from harness.spec import PriceSpec
 class Live:
     """Running totals of a chat client, for progress display.
 
-    `in_flight`: requests at the endpoint now. `calls`: replies used, each attempt once, `computed` of them paid for
+    `in_flight`: requests at the endpoint now, of those `under_way`, which also wait for a place, a pause or another try.
+    `failed_tries`: tries that brought no reply, `last_failure` in short what the last of them met. `calls`: replies used, each attempt once, `computed` of them paid for
     by this run, `cache_hits` not. Tokens are of all calls and of tries that brought no reply and were billed, `usd` of
     what was computed.
     """
 
     in_flight: int = 0
+    under_way: int = 0
+    failed_tries: int = 0
+    last_failure: str = ""
     calls: int = 0
     computed: int = 0
     cache_hits: int = 0
