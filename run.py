@@ -13,12 +13,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import hydra
-from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
-from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+try:
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.errors import HydraException
+    from hydra.types import RunMode
+    from omegaconf import DictConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+except ModuleNotFoundError as error:
+    from harness.errors import missing
+
+    print(f"run.py: {missing(error)}", file=sys.stderr)
+    raise SystemExit(2) from None
 
 from harness.compose import plain, register_defaults
 from harness.errors import BenchError, ConfigError, ThresholdError

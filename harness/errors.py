@@ -17,7 +17,20 @@ def exit_status(program: str, work: Callable[[], object]) -> int:
     except BenchError as error:
         print(visible(f"{program}: {error}"), file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        print(f"{program}: {missing(error)}", file=sys.stderr)
+        return 2
     return 0
+
+
+def missing(error: ModuleNotFoundError) -> str:
+    """One line on a package that this Python lacks. A module of the bench's own is another matter: it is raised."""
+    if (error.name or "").partition(".")[0] in ("harness", "memfly", "baselines", "eval", "scripts", "hydra_plugins"):
+        raise error
+    return (
+        f"{sys.executable} has no package {error.name!r}; `make setup` makes an environment with all of them: "
+        "source .venv/bin/activate"
+    )
 
 
 class ConfigError(BenchError):

@@ -97,7 +97,7 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"no measurement is named {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
-    return exit_status("bench", lambda: work(options))
+    return exit_status("bench.py", lambda: work(options))
 
 
 if __name__ == "__main__":

@@ -26,9 +26,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness.errors import missing
+
+try:
+    from aiohttp import web
+except ModuleNotFoundError as error:
+    print(f"endpoint.py: {missing(error)}", file=sys.stderr)
+    raise SystemExit(2) from None
 
 from harness.llm.scripted import reply_for
 from harness.llm.tokens import estimate

@@ -1,8 +1,14 @@
 """The promised commands, as a person types them, in a child process."""
 
 import json
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
 
 QUICK = ("backbone=scripted", "embedder=hashing", "dataset.max_sessions=1", "dataset.max_questions=3")
 
@@ -212,3 +218,12 @@ def test_a_sweep_as_a_whole_stops_at_its_limit(run_door, tmp_path):
     assert sum(paid) - cost <= 2.5 * cost
     again = run_door(*sweep, "cache.mode=off", "run.assume_yes=true", check=0)  # the same limit, for what was left
     assert again.stderr.count("already finished") == 2
+
+
+@pytest.mark.parametrize("program", ["run.py", "scripts/collect.py", "scripts/endpoint.py", "scripts/bench.py"])
+def test_a_python_without_the_packages_is_told_where_they_are(program):
+    arguments = {"scripts/collect.py": ["results"], "scripts/bench.py": ["scale"]}.get(program, [])
+    command = [sys.executable, "-S", program, *arguments]  # no site-packages
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stdout == ""
+    assert re.fullmatch(r"\S+\.py: \S+ has no package '\w+'; `make setup` makes .*\n", done.stderr), done.stderr

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from harness.errors import BenchError
+
 TITLE = "Cold start"
 ROOT = Path(__file__).resolve().parent.parent.parent
 ROUNDS = 5
@@ -42,10 +44,14 @@ def _seconds(arguments: list[str] | tuple[str, ...]) -> float:
     # As a user has it: compiled modules are kept.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     began = time.perf_counter()
-    subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, *arguments], cwd=ROOT, env=environment, check=True, capture_output=True
+    done = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
     )
-    return time.perf_counter() - began
+    took = time.perf_counter() - began
+    if done.returncode:
+        said = done.stderr.strip().splitlines()[-1:] or ["no word"]
+        raise BenchError(f"{' '.join(arguments)} ended with status {done.returncode}: {said[0]}")
+    return took
 
 
 def page(figures: dict[str, Any]) -> str:
