@@ -187,6 +187,8 @@ async def session(spec, system, dataset, protocol, plan, folder) -> tuple[list[d
             said = (chat.notices, cache.notices, memories.notices if memories else ())
             folder.status.watch(lambda: Said(tuple(chain(*said)), digests(embedder.too_long)))
             try:
+                if not replay:
+                    await chat.meet()
                 parts = Parts(spec, dataset, system, protocol, chat, embedder, score, oracle, memories)
                 built = await run(parts, folder, progress)
             finally:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from harness.errors import EndpointError, ReplyError
+from harness.errors import ConfigError, EndpointError, ReplyError
 from harness.llm import scripted
 from harness.llm.budget import Budget
 from harness.llm.cache import ReplyCache, Row
@@ -25,7 +25,7 @@ from harness.llm.limiter import Limiter
 from harness.llm.retry import Failure, Retrier
 from harness.llm.structured import Unusable, parse_reply, visible_text, wire_schema, with_schema_in_prompt
 from harness.llm.tokens import TokenCounter
-from harness.llm.transport import Outgoing, Transport
+from harness.llm.transport import OpenAITransport, Outgoing, Transport
 from harness.llm.types import Message, Meter, Reply, Usage
 from harness.llm.usage import Live, charge, charge_failed, usage_of
 from harness.spec import BackboneSpec
@@ -102,6 +102,22 @@ class Chat:
     def count_tokens(self, text: str) -> int:
         """Tokens of `text` by the backbone's tokenizer, or by the estimate that `tokenizer_name` names."""
         return self._count(text)
+
+    async def meet(self) -> None:
+        """Look at a server that the bench would have started itself, had it not been given an address: say that it was
+        not, and that nobody checks what it serves. ConfigError where it lists models and not this one."""
+        if self._spec.base_url is None or not self._grammar or not isinstance(self._transport, OpenAITransport):
+            return
+        served, where = await self._transport.served(), self._transport.where
+        if served is not None and self._spec.model not in served:
+            known = ", ".join(served[:5])
+            raise ConfigError(
+                f"{where} serves {known}, not {self._spec.model!r}; start it with that model, or give the name it serves as "
+                "backbone.model, which makes it another run"
+            )
+        self._say(
+            f"served by {where}, which the bench did not start: revision, quantisation and arguments not verified"
+        )
 
     async def aclose(self) -> None:
         """Close the connections. The cache belongs to whoever made it."""

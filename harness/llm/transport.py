@@ -23,6 +23,8 @@ from harness.llm.types import Message
 
 NO_KEY = "none"
 """Sent to local servers that want no key: the openai package insists on one."""
+LOOK_S = 10.0
+"""Seconds that a list of models is waited for (our choice)."""
 _MAX_BODY = 300
 _SECRETS = re.compile(
     r"(?i)\b(?:authorization\W{1,4}\w+\s+\S+|bearer\s+\S+|(?:sk|key|hf|gsk|xai)-[\w-]{8,}|(?:hf|gsk)_\w{8,})"
@@ -119,6 +121,21 @@ class OpenAITransport:
             max_retries=0,
             http_client=DefaultAioHttpClient(trust_env=not loopback, timeout=self.timeout_s),
         )
+
+    async def served(self) -> list[str] | None:
+        """Names of the models that the endpoint lists; None where it lists none, for whatever reason."""
+        import openai
+
+        if self._client is None:
+            self._client = self._connect()
+        try:
+            async with asyncio.timeout(min(LOOK_S, self.timeout_s)):
+                page = await self._client.models.list()
+        except (openai.OpenAIError, TimeoutError, ValueError, AttributeError, TypeError):
+            return None
+        models = getattr(page, "data", None)
+        names = [getattr(model, "id", None) for model in models] if isinstance(models, list) else []
+        return [self.scrub(name) for name in names if isinstance(name, str)] or None
 
     async def send(self, request: Outgoing) -> Row:
         import openai

@@ -10,7 +10,7 @@ from aiohttp import web
 from llm_fakes import Clock, backbone, user
 from pydantic import BaseModel, Field
 
-from harness.errors import EndpointError
+from harness.errors import ConfigError, EndpointError
 from harness.llm.cache import ReplyCache
 from harness.llm.client import Chat
 from harness.llm.limiter import Limiter
@@ -375,3 +375,62 @@ def test_null_content_is_paid_for_once_an_attempt(tmp_path):
 def test_a_usage_that_is_none_is_not_counted(tmp_path, usage):
     _, _, chat, meter = ask([{**GOOD, "choices": [], "usage": usage}, GOOD], tmp_path)
     assert (meter.usage.prompt_tokens, chat.live.prompt_tokens) == (11, 11)
+
+
+# --- a server that somebody else started ------------------------------------------------------------------------------
+
+
+async def meet(tmp_path, answer, **spec):
+    """What a chat client says of a server whose GET /v1/models gives `answer`."""
+
+    async def models(request):
+        return answer
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    cache = ReplyCache(tmp_path, "use", "run")
+    chosen = backbone(**({"kind": "vllm", "model": "Qwen/Qwen3-8B", "base_url": url} | spec))
+    chat = Chat(chosen, cache, OpenAITransport(chosen.model, url, KEY), TokenCounter("estimate", estimate))
+    try:
+        await chat.meet()
+    finally:
+        await chat.aclose()
+        cache.close()
+        await runner.cleanup()
+    return [notice.replace(url, "URL") for notice in chat.notices]
+
+
+def listing(*names):
+    return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
+
+
+FOREIGN = ["served by URL, which the bench did not start: revision, quantisation and arguments not verified"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        listing("other", "Qwen/Qwen3-8B"),
+        web.json_response({"error": "no"}, status=404),
+        web.Response(text="<html>", content_type="text/html"),
+        web.json_response({"data": 7}),
+        web.json_response([]),
+    ],
+    ids=["lists it", "404", "html", "no list", "no object"],
+)
+def test_a_server_of_somebody_else_is_named_as_such(tmp_path, answer):
+    assert asyncio.run(meet(tmp_path, answer)) == FOREIGN
+
+
+def test_a_server_of_other_models_is_refused_before_any_work(tmp_path):
+    with pytest.raises(ConfigError, match=r"serves a, b, not 'Qwen/Qwen3-8B'; start it with that model, or give"):
+        asyncio.run(meet(tmp_path, listing("a", "b")))
+
+
+@pytest.mark.parametrize("spec", [{"base_url": None}, {"kind": "openai"}], ids=["our own", "hosted"])
+def test_others_are_not_looked_at(tmp_path, spec):
+    assert asyncio.run(meet(tmp_path, listing("a"), **spec)) == []
