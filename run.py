@@ -72,13 +72,14 @@ def execute(values: dict[str, Any], overrides: list[str], *, brief: bool = False
     from harness.run_facts import by_code, manifest_values
 
     manifest = manifest_values(spec, dataset.fingerprint, prepared.prompts)
+    stale = ""
     with RunFolder(path, prepared.identity, manifest, fresh=spec.run.fresh) as folder:
         for notice in folder.notices:
             say(f"  {notice}")
         if folder.read_metrics() is not None and folder.read_status().get("state") in ("finished", "failed"):
             say("  already finished: nothing to compute (run.fresh=true runs it again)")
             if others := [code for code in by_code(folder.answers.values()) if code != folder.code]:
-                say(f"  made by code {', '.join(others)}; this is code {folder.code}")
+                stale = f"made by code {', '.join(others)}; this is code {folder.code}: run.fresh=true runs it again"
             judge_again(folder, spec.run.max_error_rate)
         else:
             if folder.manifest.get("versions") != manifest["versions"]:
@@ -86,7 +87,11 @@ def execute(values: dict[str, Any], overrides: list[str], *, brief: bool = False
             work(spec, system, dataset, protocol, prepared.plan, folder, overrides)
         if spec.wandb.mode != "off":
             wandb_log.log(folder, spec.wandb, say)
-        shown = report(folder, path, brief=brief)
+        try:
+            shown = report(folder, path, brief=brief)
+        finally:
+            if stale:
+                say(stale)  # last: above a table it would be out of sight
         return shown if spec.run.objective is None else objective(folder, spec.run.objective)
 
 

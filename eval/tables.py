@@ -25,7 +25,7 @@ from eval.tables_grids import (
     retrieval_grid,
     sweep_grids,
 )
-from harness.sources import package_of
+from harness.sources import code_version, package_of
 
 BY_CATEGORY = ("f1_amem", "bleu1", "f1_locomo")
 STACKED = "Below a row: its 95% interval over conversations, the published value, ours less the published one."
@@ -129,6 +129,8 @@ def _head(block: Block) -> list[Line]:
         lines.append(too_few(conversations))
     if several := _codes(block.systems):
         lines.append(f"made by several versions of this program: {several}")
+    if stale := _stale(block.systems):
+        lines.append(f"made by another version of this program than the present one: {stale}")
     if model.get("kind") == "scripted":
         lines.insert(0, "NO LANGUAGE MODEL: a rule-based stand-in answers; these figures are no result")
     if block.group.apart:
@@ -172,6 +174,15 @@ def _codes(systems: Sequence[Named]) -> str:
         package = package_of(one.run.spec["system"])
         made.setdefault(package, {}).update(dict.fromkeys(r.get("code") or commit for r in one.run.outcomes))
     return "; ".join(f"{package} {', '.join(codes)}" for package, codes in made.items() if len(codes) > 1)
+
+
+def _stale(systems: Sequence[Named]) -> str:
+    """The systems with answers that other code made than the present; runs begun before records named theirs say nothing."""
+    return ", ".join(
+        one.name
+        for one in systems
+        if {r["code"] for r in one.run.outcomes if r.get("code")} - {code_version(one.run.spec["system"])}
+    )
 
 
 def _changes(systems: Sequence[Named]) -> list[str]:

@@ -16,6 +16,7 @@ from eval.formats import csv_text, escape
 from eval.table import Grid, console, markdown_text, width
 from eval.tables import build_reports, collect
 from harness.errors import RecordError
+from harness.sources import code_version
 
 ROOT = Path(__file__).resolve().parents[2]
 LINES = [record(f"c{number}", 0, 1, f1=0.5) for number in range(5)]
@@ -239,3 +240,15 @@ def test_versions_of_the_code_are_said_where_one_package_has_several(tmp_path):
     assert "made by several versions of this program: memfly aaa, bbb\n" in markdown_text(reports(tmp_path)[0])
     runs = load_runs([tmp_path / "a", tmp_path / "c"])
     assert "several versions" not in markdown_text(build_reports(runs, collect(runs))[0])
+
+
+def test_answers_of_other_code_than_the_present_are_said(tmp_path):
+    now = code_version("baselines.rag:RAG")
+    for name, code, memory in (("a", "aaa", "rag"), ("b", now, "locomo")):
+        folder = write_run(tmp_path / name, [one | {"code": code} for one in LINES], memory=memory)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["spec"]["system"] = "baselines.rag:RAG"
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    text = markdown_text(reports(tmp_path)[0])
+    (line,) = [line for line in text.splitlines() if "than the present one" in line]
+    assert line.endswith("made by another version of this program than the present one: rag")
