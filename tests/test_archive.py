@@ -1,6 +1,7 @@
 """The published tables of the shipped archive, made again from its replies without a network or a model."""
 
 import csv
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,19 @@ def test_a_replay_gives_every_number_of_the_published_table(run_door, tmp_path, 
 def test_a_request_the_archive_does_not_hold_is_an_error(run_door, tmp_path):
     done = run_door("memory=rag", *COMMON, "seed=7", cache=ARCHIVE, check=2)
     assert "holds no reply" in done.stderr.strip().split("\n")[-1]
+
+
+def test_packed_vectors_take_little_more_than_their_bytes(run_door, tmp_path):
+    (tmp_path / "cache").mkdir()
+    for name, table in (("vectors", "key TEXT PRIMARY KEY, vector BLOB) WITHOUT ROWID"), ("replies", "key, vector)")):
+        with sqlite3.connect(tmp_path / "cache" / f"{name}.sqlite") as db:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute(f"CREATE TABLE {name} ({table}")
+            rows = [(f"{number:064x}", bytes([number % 251]) * 1536) for number in range(300)]
+            db.executemany(f"INSERT INTO {name} VALUES (?, ?)", rows)
+    archive = tmp_path / "packed"
+    run_door(str(tmp_path / "cache"), str(archive), script=("scripts/archive.py",), bare=True, check=0)
+    with sqlite3.connect(archive / "vectors.sqlite") as db:
+        assert db.execute("SELECT * FROM vectors ORDER BY key").fetchall() == rows
+    assert (archive / "vectors.sqlite").stat().st_size < 1.2 * 300 * (64 + 1536)  # 4096 bytes a page: 2.9 times
+    assert sorted(path.name for path in archive.iterdir()) == ["replies.sqlite", "vectors.sqlite"]
