@@ -44,6 +44,9 @@ def plain(error: BaseException) -> str:
     text = " ".join(str(error).split())
     text = re.sub(r" Config search path: .*$| See https://hydra\.cc\S*.*$", "", text)
     text = re.sub(r"^In '\S+': ", "", text)
+    if wanted := re.match(r"Could not find 'hydra/(?:launcher/(submitit|ray)|sweeper/(optuna))", text):
+        name = {"submitit": "slurm"}.get(wanted[1], wanted[1] or wanted[2])
+        return f"{text.split(' Available')[0]}: it is not installed; `make setup-{name}` installs it (docs/sweeps.md)"
     return re.sub(
         r"Could not override '([^']+)'\.( To append to your config use \S+)?",
         r"\1 is no option here; `python run.py --cfg job` lists them all",

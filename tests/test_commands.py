@@ -61,6 +61,9 @@ def test_a_sweep_plans_every_combination_and_leaves_nothing(run_door, tmp_path):
         (("dataset=locomo10", "dataset.path=/nowhere/locomo10.json"), ("/nowhere/locomo10.json",)),
         (("backbone=scripted", "dataset.conversations=[conv-26]"), ("conv-26", "sample-1", "sample-2")),
         (("backbone=qwen3-8b", "backbone.server.command=no-such-vllm"), ("vllm", "backbone.base_url")),
+        (("-m", "hydra/launcher=submitit_slurm"), ("hydra/launcher/submitit_slurm", "`make setup-slurm`")),
+        (("-m", "hydra/launcher=ray"), ("hydra/launcher/ray", "`make setup-ray`")),
+        (("-m", "hydra/sweeper=optuna"), ("hydra/sweeper/optuna", "`make setup-optuna`")),
     ],
     ids=lambda value: " ".join(value),
 )
