@@ -1,5 +1,6 @@
 """Every column of the tables is explained in docs/tables.md."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -12,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 def columns(markdown):
     """The header cells of every table."""
     lines = markdown.splitlines()
-    heads = [above for above, below in zip(lines, lines[1:], strict=False) if below.startswith("| :--")]
+    heads = [above for above, below in itertools.pairwise(lines) if below.startswith("| :--")]
     return {cell.strip() for head in heads for cell in head.strip("|").split("|")}
 
 
