@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -123,7 +125,7 @@ class RunFolder:
     def append_answer(self, record: dict[str, Any]) -> None:
         """Append one answer and flush it to the disk, so that a kill loses no finished question."""
         with _writing(self.path / "answers.jsonl"):
-            self._answers_file.write(dumps(record) + "\n")
+            self._answers_file.write(_signed(dumps(record)) + "\n")
             self._answers_file.flush()
             os.fsync(self._answers_file.fileno())
         self.answers[_key(record)] = record
@@ -255,10 +257,21 @@ def _writing(path: Path) -> Iterator[None]:
         raise RecordError(f"{path}: cannot be written ({error.strerror}); make room, then start again") from error
 
 
+_SUM = re.compile(rb', "crc": "([0-9a-f]{8})"}$')
+
+
+def _signed(record: str) -> str:
+    """A record's JSON with the checksum of what it is without it, as its last member."""
+    return f'{record[:-1]}, "crc": "{zlib.crc32(record.encode()):08x}"}}'
+
+
 def parse_record(line: bytes) -> tuple[AnswerKey, dict[str, Any]]:
-    """A line of answers.jsonl. ValueError: it is damaged, that is no JSON, or without what every record holds."""
+    """A line of answers.jsonl. ValueError: it is damaged, that is no JSON, not what was written, or without what every
+    record holds. (A line without a checksum is one of an earlier version, or was edited by hand.)"""
+    if (found := _SUM.search(line)) and zlib.crc32(line[: found.start()] + b"}") != int(found[1], 16):
+        raise ValueError("not what was written")
     try:
-        record = _DECODER.decode(line.decode())
+        record = _DECODER.decode((line[: found.start()] + b"}" if found else line).decode())
     except RecursionError:
         raise ValueError("nested too deep") from None
     if not isinstance(record, dict):

@@ -1,5 +1,6 @@
 """Run folders: locked, atomic, resumable; damage is found, set aside and said."""
 
+import binascii
 import json
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import RecordError
-from harness.records import RunFolder, table_texts, write_atomic
+from harness.records import RunFolder, parse_record, table_texts, write_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
 ONE = {
@@ -68,6 +69,33 @@ def test_a_half_written_line_is_set_aside(tmp_path, tail):
     with RunFolder(tmp_path / "run", "id1", {}) as folder:
         assert set(folder.answers) == {("s", 0, 0), ("s", 1, 0)}
         assert folder.notices == []
+
+
+def test_a_line_that_is_sound_json_and_not_what_was_written_is_set_aside(tmp_path):
+    with RunFolder(tmp_path / "run", "id1", {}) as folder:
+        for place in range(3):
+            folder.append_answer(ONE | {"qa_index": place})
+    file = tmp_path / "run" / "answers.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    changed = lines[1].replace(b'"qa_index": 1', b'"qa_index": 7')  # one byte: another question's answer
+    assert len(changed) == len(lines[1]) and changed != lines[1]
+    file.write_bytes(lines[0] + changed + lines[2])
+    with RunFolder(tmp_path / "run", "id1", {}) as again:
+        assert [key[1] for key in again.answers] == [0, 2]
+        assert again.notices == [
+            "1 unreadable line(s) of answers.jsonl set aside in answers.damaged.jsonl; asked again"
+        ]
+    assert file.read_bytes() == lines[0] + lines[2]
+    assert (tmp_path / "run" / "answers.damaged.jsonl").read_bytes() == changed
+
+
+def test_the_checksum_is_the_crc32_of_the_record_and_no_part_of_it(tmp_path):
+    with RunFolder(tmp_path / "run", "id1", {}) as folder:
+        folder.append_answer(ONE)
+    line = (tmp_path / "run" / "answers.jsonl").read_bytes().rstrip(b"\n")
+    bare = json.dumps(ONE, ensure_ascii=False).encode()
+    assert json.loads(line) == ONE | {"crc": f"{binascii.crc32(bare):08x}"}
+    assert parse_record(line)[1] == ONE == parse_record(bare)[1]
 
 
 def test_a_last_line_without_its_newline_keeps_its_record_apart(tmp_path):

@@ -39,7 +39,7 @@ def outcome(folder: Path):
     for line in (folder / "answers.jsonl").read_text().split("\n"):
         if line:
             record = json.loads(line)
-            record.pop("latency_s")
+            del record["latency_s"], record["crc"]
             key = (record["sample_id"], record["qa_index"], record["trial"])
             assert key not in answers
             answers[key] = record

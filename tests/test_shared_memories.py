@@ -36,7 +36,7 @@ def results(tmp_path, label):
     del metrics["wall_s"]
     answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().split("\n") if line]
     for record in answers:
-        del record["latency_s"], record["code"]
+        del record["latency_s"], record["code"], record["crc"]
     answers.sort(key=lambda record: (record["sample_id"], record["qa_index"]))
     built = {path.parent.name: json.loads(path.read_text()) for path in folder.glob("memory/*/built.json")}
     tables = {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("memory/*/*.jsonl")}
