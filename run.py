@@ -100,11 +100,13 @@ def work(spec, system, dataset, protocol, plan, folder, overrides) -> None:
     from eval.aggregate import aggregate, failures, memory_totals
     from eval.run_report import table_facts, table_options
     from eval.table import markdown
+    from harness.libraries import load
     from harness.llm.address import is_unpriced
     from harness.run_facts import code_lines, overall_usage
 
     status = partial(folder.write_status, total=dataset.n_questions * spec.trials)
     status("running")
+    load(spec.backbone)
     try:
         built, facts = asyncio.run(session(spec, system, dataset, protocol, plan, folder))
         records = [
@@ -165,7 +167,7 @@ async def session(spec, system, dataset, protocol, plan, folder) -> tuple[list[d
     # Without the shared cache the replies still stand in the run's own folder: a killed run pays nothing twice.
     shared = Path(spec.cache.path)
     cache = ReplyCache(folder.path / "replies" if spec.cache.mode == "off" else shared, spec.cache.mode, folder.run_id)
-    embedder = build_embedder(spec.embedder, shared, readonly=spec.cache.mode == "replay")
+    embedder = await asyncio.to_thread(build_embedder, spec.embedder, shared, readonly=spec.cache.mode == "replay")
     memories = shared_memories(spec, system, folder.run_id, folder.path.name)
     try:
         replay = spec.cache.mode == "replay"  # starts nothing and needs no key

@@ -6,6 +6,7 @@ may not depend on what else is encoded with it. `batches` is called from one thr
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import itertools
 import re
@@ -151,6 +152,9 @@ class SentenceEncoder:
         if (dim := model.get_embedding_dimension()) != self._spec.dim:
             raise DataError(f"embedder {self._spec.name!r}: the model gives {dim} dimensions; set embedder.dim={dim}")
         self._model = model
+        # Torch and its kin are a million objects that live as long as the process: a full collection that walks them
+        # would hold up everything for a third of a second, time and again.
+        gc.freeze()
         return model
 
 

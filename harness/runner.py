@@ -170,8 +170,9 @@ class _Runner:
         meter, embedder = Meter(), self.parts.embedder.listener()
         system = self._empty(meter, embedder, partial(self.progress.took_in, sample.sample_id))
         await system.ingest(sample.conversation)
-        facts = built_values(sample, system, meter)
-        tables = await asyncio.to_thread(lambda: table_texts(system.export()))
+        facts, tables = await asyncio.to_thread(
+            lambda: (built_values(sample, system, meter), table_texts(system.export()))
+        )
         built = with_calls(facts, asked)
         answered = any(key[0] == sample.sample_id and not self._unanswered(key) for key in self.folder.answers)
         if answered and (changed := await asyncio.to_thread(self.folder.changed_tables, sample.sample_id, tables)):
@@ -183,7 +184,7 @@ class _Runner:
         # what an outage took replies from, which may be had another time.
         if memories and held is None and not meter.unanswered:
             await memories.keep(sample.conversation, tables, facts, frozenset(embedder.too_long))
-        self._written(sample, tables, built)
+        await self._written(sample, tables, built)
         return system, built
 
     async def _restore(self, sample: Sample, held: dict[str, Any] | None) -> tuple[MemorySystem, dict[str, Any]] | None:
@@ -202,7 +203,7 @@ class _Runner:
         facts = held or (stored.built if own else shared_values(stored, memories.run))
         asked = await self._first_calls(sample)
         built = facts if _PROBE in facts["purposes"] else with_calls(facts, asked)
-        self._written(sample, stored.tables, built)
+        await self._written(sample, stored.tables, built)
         return system, built
 
     async def _first_calls(self, sample: Sample) -> Meter:
@@ -222,9 +223,12 @@ class _Runner:
             self._settler = sample.sample_id
         return self._settled if self._settler == sample.sample_id else Meter()
 
-    def _written(self, sample: Sample, tables: Mapping[str, str], built: dict[str, Any]) -> None:
-        self.folder.heartbeat()  # what the embedder said of this memory is on the disk before the memory is complete
-        self.folder.write_memory(sample.sample_id, tables, built)
+    async def _written(self, sample: Sample, tables: Mapping[str, str], built: dict[str, Any]) -> None:
+        def write() -> None:
+            self.folder.heartbeat()  # what the embedder said of this memory is on the disk before the memory is complete
+            self.folder.write_memory(sample.sample_id, tables, built)
+
+        await asyncio.to_thread(write)
         self.progress.finished(sample.sample_id, len(sample.conversation.turns))
         self.progress.tick()
 

@@ -20,6 +20,8 @@ from memfly.hierarchy import Hierarchy
 from memfly.note import Draft
 from memfly.scoring import UNRELATED, Content, Scores, score_pair
 
+_AT_ONCE = 200
+
 
 @dataclass
 class _Pair:
@@ -83,7 +85,9 @@ class Speculation:
     async def close(self) -> None:
         """Stop what still runs, and charge what was spent. A call that was not used is paid for, but is no error."""
         await abandon(pair.task for pair in self._pairs.values())
-        for pair in self._pairs.values():
+        for place, pair in enumerate(self._pairs.values(), 1):
+            if place % _AT_ONCE == 0:  # a long conversation has thousands of pairs
+                await asyncio.sleep(0)
             spent = pair.meter if pair.used else replace(pair.meter, errors=0, unanswered=0)
             for field in fields(Meter):
                 setattr(self.meter, field.name, getattr(self.meter, field.name) + getattr(spent, field.name))
