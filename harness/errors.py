@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from harness.visible import visible
 
@@ -25,7 +26,7 @@ def exit_status(program: str, work: Callable[[], object]) -> int:
 
 def missing(error: ModuleNotFoundError) -> str:
     """One line on a package that this Python lacks. A module of the bench's own is another matter: it is raised."""
-    if (error.name or "").partition(".")[0] in ("harness", "memfly", "baselines", "eval", "scripts", "hydra_plugins"):
+    if (Path(__file__).resolve().parent.parent / (error.name or "").partition(".")[0]).exists():
         raise error
     return (
         f"{sys.executable} has no package {error.name!r}; `make setup` makes an environment with all of them: "
