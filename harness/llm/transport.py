@@ -142,7 +142,8 @@ class OpenAITransport:
 
         if self._client is None:
             self._client = self._connect()
-        body = dict(request.fields)
+        # Beside the SDK's own parameters, whose types it would walk through: a third of a call's CPU, for the same body.
+        body = {"messages": request.messages, **request.fields}
         if request.schema is not None:
             body["response_format"] = {
                 "type": "json_schema",
@@ -153,9 +154,7 @@ class OpenAITransport:
         started = time.perf_counter()
         try:
             async with asyncio.timeout(self.timeout_s):
-                completion = await self._client.chat.completions.create(
-                    model=self.model, messages=request.messages, extra_body=body
-                )
+                completion = await self._client.chat.completions.create(model=self.model, messages=[], extra_body=body)
         except (openai.OpenAIError, TimeoutError, ValueError) as error:
             failure = self._failure(error)
         else:

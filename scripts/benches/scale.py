@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 import yaml
 
-from harness.embed import Embedder, build_embedder
+from harness.embed import build_embedder
 from harness.index import EXACT, DenseIndex
 from harness.llm.types import Meter
-from harness.llm.words import sentences
 from harness.locomo.loader import load_dataset
 from harness.memory import Services
 from harness.spec import DatasetSpec, EmbedderSpec
@@ -58,7 +57,7 @@ async def _measure(data: Path | None) -> dict[str, Any]:
     try:
         await world.embed(embedder)
         queries = await embedder.encode(list(dict.fromkeys(world.questions))[:QUERIES])
-        on_texts = await _recall_on_texts(world, embedder, queries)
+        on_texts = _recall_on_texts(world.vectors, queries)
     finally:
         await embedder.aclose()
     memory = Growing(world, queries.shape[1])
@@ -164,10 +163,8 @@ def _retrieval(hierarchy: Hierarchy, queries: np.ndarray) -> dict[str, Any]:
     }
 
 
-async def _recall_on_texts(world: World, embedder: Embedder, queries: np.ndarray) -> dict[str, Any]:
-    """The graph on nothing but text embeddings: turns and their sentences."""
-    texts = [text for turn in world.turns for text in (turn.full_text, *sentences(turn.text)) if text.strip()]
-    rows = await embedder.encode(list(dict.fromkeys(texts)))
+def _recall_on_texts(rows: np.ndarray, queries: np.ndarray) -> dict[str, Any]:
+    """The graph on nothing but text embeddings."""
     index = DenseIndex(rows.shape[1], exact=len(rows) // 2)
     for id, row in enumerate(rows):
         index.add(id, row)
@@ -220,5 +217,5 @@ followed by the flat search. Commit: mean of the {figures["window"]:,} notes up 
 * A commit at {largest["notes"]:,} notes costs {grown:.2f} times one at {first["notes"]:,}; the logarithm of the size grew {log:.2f}-fold.
 * Topic runs come every {CONFIG.topic_every} new notes, or every twentieth of the memory where that is more, and work in a process of their own.
   Beyond {exact:,} notes the run of a row goes on while the next row's memory grows, and retrieval is with the topics before it.
-* Recall at 10 of the graph against the exact search: {texts["recall"]:.3f} on {texts["texts"]:,} text embeddings (turns and their sentences),
+* Recall at 10 of the graph against the exact search: {texts["recall"]:.3f} on {texts["texts"]:,} text embeddings (turns and keywords),
   {figures["recall_notes"]:.3f} on the notes and {figures["recall_keywords"]:.3f} on the keywords at the end, where {figures["dead"]:.1%} of the graph's nodes are dead."""

@@ -44,6 +44,11 @@ class World:
         forms = list(dict.fromkeys(form for turn in self.turns for form in keywords_of(turn)))
         self._forms = dict(zip(forms, await embedder.encode(forms), strict=True))
 
+    @property
+    def vectors(self) -> np.ndarray:
+        """Those of the data set's turns and keywords, shape (n, d)."""
+        return np.concatenate([self._texts, np.stack(list(self._forms.values()))])
+
     def drafts(self) -> Iterator[Draft]:
         """One draft a turn, without end."""
         recent: list[np.ndarray] = []
