@@ -22,7 +22,7 @@ from scripts.benches.trip import prepared
 TITLE = "A call beside the bare openai client"
 LATENCY_S = 0.2
 AT_ONCE = 64
-CALLS = 1280
+CALLS = 960
 WARM_UP = 64
 ROUNDS = 3
 WORDS = 300

@@ -68,12 +68,12 @@ async def _measure(data: Path | None) -> dict[str, Any]:
         row = {"commit_ms": await memory.grow(size), "merges": memory.builder.counts.merges}
         if beside is not None:
             rows[-1] |= await beside
-        if size <= EXACT:
+        if size < EXACT:
             row |= memory.evolve(KeywordGraph.of(memory.hierarchy))
-        elif size < SIZES[-1]:
+        rows.append(row | _retrieval(memory.hierarchy, queries))
+        if EXACT <= size < SIZES[-1]:
             graph = KeywordGraph.of(memory.hierarchy)
             beside = asyncio.get_running_loop().run_in_executor(None, memory.evolve, graph)
-        rows.append(row | _retrieval(memory.hierarchy, queries))
         print(f"  {size:,} notes", flush=True)
     return {
         "data": spec.name,
@@ -216,6 +216,6 @@ followed by the flat search. Commit: mean of the {figures["window"]:,} notes up 
 * Retrieval at {largest["notes"]:,} notes: {largest["retrieve_ms"]:.1f} ms; twice the flat search plus 5 ms is {allowed:.1f} ms.
 * A commit at {largest["notes"]:,} notes costs {grown:.2f} times one at {first["notes"]:,}; the logarithm of the size grew {log:.2f}-fold.
 * Topic runs come every {CONFIG.topic_every} new notes, or every twentieth of the memory where that is more, and work in a process of their own.
-  Beyond {exact:,} notes the run of a row goes on while the next row's memory grows, and retrieval is with the topics before it.
+  From {exact:,} notes on the run of a row goes on while the next row's memory grows, and retrieval is with the topics before it.
 * Recall at 10 of the graph against the exact search: {texts["recall"]:.3f} on {texts["texts"]:,} text embeddings (turns and keywords),
   {figures["recall_notes"]:.3f} on the notes and {figures["recall_keywords"]:.3f} on the keywords at the end, where {figures["dead"]:.1%} of the graph's nodes are dead."""

@@ -25,7 +25,7 @@ LISTWISE = ("memory=memfly", "memory.scoring=listwise")
 QUICK: dict[str, Sequence[str]] = {
     name: (f"memory={name}",) for name in ("locomo", "rag", "readagent", "memorybank", "memgpt")
 }
-SLOW: dict[str, Sequence[str]] = {"memfly, listwise": LISTWISE, "amem": ("memory=amem",), "mem0": ("memory=mem0",)}
+SLOW: dict[str, Sequence[str]] = {"amem": ("memory=amem",), "mem0": ("memory=mem0",)}
 """Of a whole conversation these run at the same time: each waits for one call after another."""
 WHOLE: dict[str, Sequence[str]] = {
     "memfly, pairwise": PAIRWISE,
@@ -58,7 +58,7 @@ def measure(data: Path | None) -> dict[str, Any]:
             "together": list(SLOW),
             "slice": [
                 row
-                for one in {"memfly, pairwise": PAIRWISE, **QUICK, **SLOW}.items()
+                for one in {"memfly, pairwise": PAIRWISE, "memfly, listwise": LISTWISE, **QUICK, **SLOW}.items()
                 for row in rows(SLICE, dict([one]))
             ],
             "whole": [*(row for one in WHOLE.items() for row in rows((), dict([one]))), *rows((), SLOW)],
