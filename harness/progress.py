@@ -10,6 +10,14 @@ from typing import Any
 
 from harness.pace import Pace, Range, span
 
+_FAILURES = {
+    "rate_limited": "too many requests (429)",
+    "server": "server error or no sound reply",
+    "timeout": "no reply in time",
+    "unreachable": "not to be reached",
+}
+"""EndpointError's kinds in words, where they are none."""
+
 
 @dataclass
 class Progress:
@@ -73,7 +81,7 @@ class Progress:
         """Call often; prints a plain line now and then where there is no terminal."""
         now = self.clock()
         live = self.live
-        self._pace.look(now, live.computed, live.failed_tries, live.in_flight)
+        self._pace.look(now, live.received, live.failed_tries, live.in_flight)
         if self.quiet or self._display is not None or now - self._printed < self.every_s:
             return
         self._printed = now
@@ -82,8 +90,8 @@ class Progress:
     def line(self) -> str:
         """What has happened, what is under way, what is left, on one line."""
         live, now = self.live, self.clock()
-        self._pace.look(now, live.computed, live.failed_tries, live.in_flight)
-        rate = self._pace.rate(now, live.computed)
+        self._pace.look(now, live.received, live.failed_tries, live.in_flight)
+        rate = self._pace.rate(now, live.received)
         calls = [f"{live.cache_hits} from the cache", f"{live.in_flight} in flight"]
         if waiting := live.under_way - live.in_flight:
             calls.append(f"{waiting} waiting")
@@ -98,7 +106,9 @@ class Progress:
             f"tokens {live.prompt_tokens + live.completion_tokens}",
         ]
         if failed := self._pace.failed(live.failed_tries):
-            parts.append(f"{failed} tries failed in the last minute, the last: {live.last_failure}")
+            last = _FAILURES.get(live.last_failure, live.last_failure)
+            tries = "try" if failed == 1 else "tries"
+            parts.append(f"{failed} {tries} failed in the last minute, the last: {last}")
         if live.usd:
             parts.append(f"${live.usd:.2f}")
         low, high = self._left()

@@ -281,7 +281,7 @@ class Chat:
             request["tools"] = tools
         outgoing = Outgoing(sent, wire if way == "schema" else None, {**settings, **self._extra}, tools)
         try:
-            row, _ = await self._cache.get(request, partial(self._compute, outgoing, meter))
+            row, hit = await self._cache.get(request, partial(self._compute, outgoing, meter))
         except Failure as refusal:
             if way == "schema" and self._spec.structured == "auto":
                 raise FormatRefused(refusal.message) from None
@@ -291,6 +291,7 @@ class Chat:
             raise EndpointError(
                 refusal.kind, f"{refusal.message}; backbone.{instead}", fatal=way in ("schema", "tools")
             ) from None
+        self.live.cache_hits += hit
         return row
 
     async def _compute(self, outgoing: Outgoing, meter: Meter | None) -> Row:
@@ -315,6 +316,7 @@ class Chat:
         try:
             row = await self._send(outgoing)
             outcome = "ok"
+            self.live.received += 1
             return row
         except Failure as failure:
             outcome, wait = failure.kind, failure.retry_after

@@ -14,17 +14,18 @@ class Live:
     """Running totals of a chat client, for progress display.
 
     `in_flight`: requests at the endpoint now, of those `under_way`, which also wait for a place, a pause or another try.
-    `failed_tries`: tries that brought no reply, `last_failure` in short what the last of them met. `calls`: replies used, each attempt once, `computed` of them paid for
-    by this run, `cache_hits` not. Tokens are of all calls and of tries that brought no reply and were billed, `usd` of
-    what was computed.
+    `received`: replies that came from it; `failed_tries`: tries that brought none, `last_failure` in short what the last
+    of them met. `calls`: replies used, each attempt once; `cache_hits` of them were in the cache, also where an earlier
+    process of this run had put them there. Tokens are of all calls and of tries that brought no reply and were billed,
+    `usd` of what this run paid for, in this process or an earlier one.
     """
 
     in_flight: int = 0
     under_way: int = 0
+    received: int = 0
     failed_tries: int = 0
     last_failure: str = ""
     calls: int = 0
-    computed: int = 0
     cache_hits: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -59,8 +60,6 @@ def _add(usage: Usage, live: Live) -> None:
 def charge(row: Row, usage: Usage, *, computed: bool, purpose: str, live: Live, meter: Meter | None) -> None:
     """Count one reply in the running totals and in the caller's meter."""
     live.calls += 1
-    live.computed += computed
-    live.cache_hits += not computed
     _add(usage, live)
     if meter is None:
         return

@@ -25,7 +25,7 @@ def test_a_line_by_hand():
     live.in_flight, live.under_way = 4, 9
     shown.tick()
     clock.now += 10
-    live.calls, live.computed, live.cache_hits, live.usd = 60, 50, 10, 0.25
+    live.calls, live.received, live.cache_hits, live.usd = 60, 50, 10, 0.25
     live.prompt_tokens, live.completion_tokens = 6000, 400
     shown.took_in("a", 20)
     shown.finished("b", 30)
@@ -55,7 +55,7 @@ def test_replies_from_the_cache_are_no_speed():
     live.in_flight = live.under_way = 1
     shown.tick()
     clock.now += 20
-    live.calls, live.computed = live.calls + 40, 40
+    live.calls, live.received = live.calls + 40, 40
     assert "2.0/s" in shown.line()
 
 
@@ -66,11 +66,14 @@ def test_an_endpoint_that_is_down_is_said():
     shown.tick()
     for _ in range(70):
         clock.now += 1
-        live.computed += clock.now <= 1005
+        live.received += clock.now <= 1005
         shown.tick()
     live.in_flight, live.failed_tries, live.last_failure = 0, 16, "rate_limited"
     line = shown.line()
-    assert "0 in flight, 8 waiting" in line and "16 tries failed in the last minute, the last: rate_limited" in line
+    assert (
+        "0 in flight, 8 waiting" in line
+        and "16 tries failed in the last minute, the last: too many requests (429)" in line
+    )
     assert line.endswith("no reply in the last minute")
     for _ in range(62):
         clock.now += 1

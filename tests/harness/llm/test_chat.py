@@ -40,7 +40,7 @@ def test_a_reply_is_computed_once_and_then_served(tmp_path):
     assert meter.usage == Usage(20, 6, first.usage.usd) and meter.purposes == {"score": 2}
     assert meter.latency_s == 0.5
     live = chat.live
-    assert (live.calls, live.computed, live.cache_hits, live.in_flight) == (2, 1, 1, 0)
+    assert (live.calls, live.received, live.cache_hits, live.in_flight) == (2, 1, 1, 0)
     assert (live.prompt_tokens, live.completion_tokens, live.usd) == (20, 6, first.usage.usd)
 
 
@@ -52,6 +52,7 @@ def test_another_run_is_served_without_paying_and_a_resumed_run_reports_what_it_
         reply = complete(chat, meter=meter)
         assert (meter.computed, meter.cached, reply.cached) == (computed, 1 - computed, not computed)
         assert told.sent == []
+        assert (chat.live.received, chat.live.cache_hits) == (0, 1)  # whoever paid for it: no speed of this process
 
 
 @pytest.mark.parametrize(
