@@ -114,8 +114,10 @@ class _Runner:
         self.questions = asyncio.Semaphore(parts.spec.run.questions_at_once)
         self._settling = asyncio.Lock()
         self._settled: Meter | None = None
-        held = (folder.read_built(sample.sample_id) for sample in parts.dataset.samples)
-        self._settler = next((one["sample_id"] for one in held if one and _PROBE in one["purposes"]), None)
+        held = {sample.sample_id: folder.read_built(sample.sample_id) for sample in parts.dataset.samples}
+        asked = (id for id, one in held.items() if one and _PROBE in one["purposes"])
+        # Else the first that is still to be built, in the data's order: which is ready first is luck.
+        self._settler = next(asked, None) or next((id for id, one in held.items() if one is None), None)
         for key, record in folder.answers.items():
             if not self._unanswered(key):
                 progress.answered += 1
