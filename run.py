@@ -189,6 +189,7 @@ async def session(spec, system, dataset, protocol, plan, folder) -> tuple[list[d
                 turns=sum(len(sample.conversation.turns) for sample in dataset.samples),
                 building=plan.building.calls,
                 asking=plan.asking.calls,
+                elsewhere=lambda: cache.awaited,
             )
             progress.start()
             said = (chat.notices, cache.notices, memories.notices if memories else ())

@@ -24,7 +24,8 @@ class Progress:
     """Counts of a run under way. `live` is the chat client's live counters (harness/llm/usage.py).
 
     turns: of all conversations. building, asking: calls planned for the memories and for the questions, lowest and
-    highest. taken: turns that are in a memory so far, by conversation.
+    highest. taken: turns that are in a memory so far, by conversation. elsewhere: how many replies are waited for that
+    another process asks.
     """
 
     conversations: int
@@ -40,6 +41,7 @@ class Progress:
     answered: int = 0
     errors: int = 0
     taken: dict[str, int] = field(default_factory=dict)
+    elsewhere: Callable[[], int] = lambda: 0
     clock: Callable[[], float] = time.monotonic
     _pace: Pace = field(default_factory=Pace)
     _printed: float = 0.0
@@ -95,6 +97,8 @@ class Progress:
         calls = [f"{live.cache_hits} from the cache", f"{live.in_flight} in flight"]
         if waiting := live.under_way - live.in_flight:
             calls.append(f"{waiting} waiting")
+        if elsewhere := self.elsewhere():
+            calls.append(f"{elsewhere} asked by another process")
         if rate is not None:
             calls.append(f"{rate:.1f}/s")
         parts = [
@@ -112,7 +116,7 @@ class Progress:
         if live.usd:
             parts.append(f"${live.usd:.2f}")
         low, high = self._left()
-        if rate == 0.0 and live.under_way:
+        if rate == 0.0 and (live.under_way or elsewhere):
             parts.append("no reply in the last minute")
         elif rate and high > 0:
             parts.append(f"{span((low / rate, high / rate))} left")

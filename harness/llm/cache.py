@@ -2,7 +2,8 @@
 
 A reply is stored as it came, usable or not: an empty or unparsable one belongs to its attempt, and the next attempt
 is another request. What is no reply (a transport failure, a server's refusal) never gets here, because `compute`
-raises. Two processes may write the same file: the first row of a key stays, and the second writer is given it.
+raises. Several processes may use the same file. A request that one of them is asking the others wait for
+(claims.py); should two have asked all the same, the first row stays, and the second writer is given it.
 
 Modes: "use" serves any row; "refresh" serves a row only if this run wrote it, and replaces the others; "off" is
 "use" on a file that the runner puts inside the run folder, so that a killed run still pays for nothing twice;
@@ -25,6 +26,7 @@ from typing import Any, Literal
 import orjson
 
 from harness.errors import EndpointError, RecordError
+from harness.llm.claims import Claims
 
 Mode = Literal["use", "refresh", "off", "replay"]
 
@@ -128,6 +130,8 @@ class ReplyCache:
             self._db = self._open()
         except (sqlite3.Error, OSError) as error:
             raise self._broken(error) from None
+        # The other modes' rows are a run's own: nobody else asks for them.
+        self._claims = Claims(self.file.with_suffix(".asked")) if mode == "use" else None
 
     def _open(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.file, timeout=_BUSY_S, isolation_level=None)
@@ -194,6 +198,11 @@ class ReplyCache:
                 flight.task.cancel()
                 self._flights.pop(key, None)
 
+    @property
+    def awaited(self) -> int:
+        """How many requests another process is asking now while this one waits."""
+        return self._claims.awaited if self._claims is not None else 0
+
     def claim(self, row: Row) -> bool:
         """True the first time this process meets a row that this run paid for: whoever gets True counts it as
         computed. A resumed run so reports what the run paid, and a row is paid for once. In a replay nothing is."""
@@ -205,10 +214,16 @@ class ReplyCache:
     async def _compute(self, key: bytes, compute: Callable[[], Awaitable[Row]]) -> Row:
         flight = self._flights[key]
         try:
+            if self._claims is not None:
+                await self._claims.turn(key)
+                if (theirs := self._read(key)) is not None:
+                    return theirs
             self.misses += 1
             row = await compute()
             return self._write(replace(row, key=key, run_id=self.run_id, created=time.time()))
         finally:
+            if self._claims is not None:
+                self._claims.give_back(key)
             if self._flights.get(key) is flight:
                 del self._flights[key]
 
@@ -280,5 +295,7 @@ class ReplyCache:
         return row if stored.rowcount == 1 else self._read(row.key) or row
 
     def close(self) -> None:
+        if self._claims is not None:
+            self._claims.close()
         with suppress(sqlite3.Error):
             self._db.close()

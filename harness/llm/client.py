@@ -291,7 +291,10 @@ class Chat:
             raise EndpointError(
                 refusal.kind, f"{refusal.message}; backbone.{instead}", fatal=way in ("schema", "tools")
             ) from None
-        self.live.cache_hits += hit
+        if hit:
+            self.live.cache_hits += 1
+        else:
+            self.live.received += 1
         return row
 
     async def _compute(self, outgoing: Outgoing, meter: Meter | None) -> Row:
@@ -316,7 +319,6 @@ class Chat:
         try:
             row = await self._send(outgoing)
             outcome = "ok"
-            self.live.received += 1
             return row
         except Failure as failure:
             outcome, wait = failure.kind, failure.retry_after

@@ -14,8 +14,8 @@ class Live:
     """Running totals of a chat client, for progress display.
 
     `in_flight`: requests at the endpoint now, of those `under_way`, which also wait for a place, a pause or another try.
-    `received`: replies that came from it; `failed_tries`: tries that brought none, `last_failure` in short what the last
-    of them met. `calls`: replies used, each attempt once; `cache_hits` of them were in the cache, also where an earlier
+    `received`: replies that came while they were waited for, also by way of another process that asked first;
+    `failed_tries`: tries that brought none, `last_failure` in short what the last of them met. `calls`: replies used, each attempt once; `cache_hits` of them were in the cache, also where an earlier
     process of this run had put them there. Tokens are of all calls and of tries that brought no reply and were billed,
     `usd` of what this run paid for, in this process or an earlier one.
     """

@@ -81,6 +81,23 @@ def test_an_endpoint_that_is_down_is_said():
     assert "failed" not in shown.line()
 
 
+def test_what_another_process_asks_is_said_and_its_replies_are_speed():
+    clock, live, elsewhere = Clock(), Live(), [12]
+    shown = progress(live, clock, elsewhere=lambda: elsewhere[0])
+    live.in_flight = live.under_way = 1
+    shown.tick()
+    live.in_flight = live.under_way = 0
+    clock.now += 10
+    live.calls = live.received = 30
+    assert "(0 from the cache, 0 in flight, 12 asked by another process, 3.0/s)" in shown.line()
+    for _ in range(61):
+        clock.now += 1
+        shown.tick()
+    assert shown.line().endswith("no reply in the last minute")
+    elsewhere[0] = 0
+    assert "another" not in shown.line() and "no reply" not in shown.line()
+
+
 def test_plain_lines_come_now_and_then(capsys):
     clock = Clock()
     shown = progress(Live(), clock, every_s=10.0)
