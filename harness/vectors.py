@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.errors import RecordError
+from harness.wal import BUSY_S, write_ahead
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,11 @@ class VectorStore:
     def _open(self) -> sqlite3.Connection:
         if self._readonly and self.path.is_file():
             # A file that another run writes still has its log beside it, which a connection must be let to read.
-            return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=60.0)
-        db = sqlite3.connect(":memory:" if self._readonly else self.path, timeout=60.0)
+            return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
+        db = sqlite3.connect(":memory:" if self._readonly else self.path, timeout=BUSY_S)
         try:
             if not self._readonly:
-                db.execute("PRAGMA journal_mode=WAL")
-                db.execute("PRAGMA synchronous=NORMAL")
+                write_ahead(db)
             db.execute(
                 "CREATE TABLE IF NOT EXISTS vectors "
                 "(key TEXT PRIMARY KEY, tokens INTEGER, crc INTEGER, vector BLOB) WITHOUT ROWID"

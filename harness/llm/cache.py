@@ -27,13 +27,13 @@ import orjson
 
 from harness.errors import EndpointError, RecordError
 from harness.llm.claims import Claims
+from harness.wal import BUSY_S, write_ahead
 
 Mode = Literal["use", "refresh", "off", "replay"]
 
 KEY_VERSION = 1
 """Raise it when the same request fields come to mean another request."""
 SCHEMA_VERSION = 1
-_BUSY_S = 60.0
 
 _COLUMNS = "text, reasoning, finish_reason, prompt_tokens, completion_tokens, estimated, latency_s, run_id, created"
 _CREATE = """
@@ -134,11 +134,10 @@ class ReplyCache:
         self._claims = Claims(self.file.with_suffix(".asked")) if mode == "use" else None
 
     def _open(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.file, timeout=_BUSY_S, isolation_level=None)
+        db = sqlite3.connect(self.file, timeout=BUSY_S, isolation_level=None)
         try:
             if self.mode != "replay":
-                db.execute("PRAGMA journal_mode=WAL")
-                db.execute("PRAGMA synchronous=NORMAL")
+                write_ahead(db)
                 db.execute("PRAGMA wal_autocheckpoint=8000")  # pages: fewer of the syncs that hold up the event loop
                 db.execute("BEGIN IMMEDIATE")  # two processes that open a new file: one makes the tables
             version = db.execute("PRAGMA user_version").fetchone()[0]
