@@ -192,7 +192,7 @@ async def session(spec, system, dataset, protocol, plan, folder) -> tuple[list[d
                 elsewhere=lambda: cache.awaited,
             )
             progress.start()
-            said = (chat.notices, cache.notices, memories.notices if memories else ())
+            said = (chat.notices, cache.notices, embedder.notices, memories.notices if memories else ())
             folder.status.watch(lambda: Said(tuple(chain(*said)), digests(embedder.too_long)))
             try:
                 if not replay:

@@ -40,13 +40,14 @@ class Embedder:
     One worker thread does tokenisation, forward and the disk cache; what callers ask for while it is busy is collected
     and encoded together next, some TOGETHER texts at a time, first come first served after those of a FEW texts. `too_long` holds the distinct
     texts longer than `max_tokens`, of which the model sees only the beginning; `computed` counts the vectors computed,
-    `damaged` the cache rows that had to be dropped.
+    `damaged` the cache rows that had to be dropped, which `notices` say.
     """
 
     def __init__(self, spec: EmbedderSpec, encoder: Encoder, cache_dir: Path | None, *, readonly: bool = False):
         self.dim = spec.dim
         self.max_tokens = spec.max_tokens
         self.computed = 0
+        self.notices: list[str] = []
         self._encoder = encoder
         self._cache_dir = cache_dir
         self._readonly = readonly
@@ -125,7 +126,9 @@ class Embedder:
         if not texts:
             return
         if self._cache_dir is not None and self._store is None:
-            self._store = VectorStore(self._cache_dir, self._encoder.identity, self.dim, readonly=self._readonly)
+            self._store = VectorStore(
+                self._cache_dir, self._encoder.identity, self.dim, self.notices, readonly=self._readonly
+            )
         if self._store is not None:
             for text, row in self._store.read(texts).items():
                 self._keep(text, row)

@@ -16,6 +16,9 @@ import numpy as np
 from harness.errors import RecordError
 from harness.wal import BUSY_S, write_ahead
 
+VERSION = 1
+"""Of the file. In one of version 0 a row's checksum covers its vector alone; such a file is used as it is."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -30,13 +33,17 @@ class VectorStore:
 
     `readonly`: an archive. The file is never changed, made or set aside; what it lacks is computed and not kept.
 
-    What cannot be read back (a row of the wrong size or checksum, a file that is no database) is counted in `damaged`
-    and computed again: a cache never stops a run. What cannot be written does: RecordError.
+    What cannot be read back (a row of the wrong size or checksum, a file that is no database) is counted in `damaged`,
+    said in `notices` and computed again: a cache never stops a run. What cannot be written does, and a file of another
+    version: RecordError.
     """
 
-    def __init__(self, folder: Path, identity: str, dim: int, *, readonly: bool = False):
+    def __init__(self, folder: Path, identity: str, dim: int, notices: list[str], *, readonly: bool = False):
         self.path = folder / "vectors.sqlite"
         self.damaged = 0
+        self.notices = notices
+        self._dropped = 0
+        self._rows_said: str | None = None
         self._identity = identity.encode()
         self._dim = dim
         self._readonly = readonly
@@ -69,11 +76,26 @@ class VectorStore:
             return {}
         found: dict[str, Row] = {}
         for key, tokens, crc, blob in rows:
-            if isinstance(blob, bytes) and len(blob) == 4 * self._dim and crc == zlib.crc32(blob):
+            whole = isinstance(tokens, int) and isinstance(blob, bytes) and len(blob) == 4 * self._dim
+            if whole and crc == self._checksum(tokens, blob):
                 found[by_key[key]] = Row(tokens, np.frombuffer(blob, dtype="<f4"))
             else:
-                self.damaged += 1
+                self._drop_row()
         return found
+
+    def _checksum(self, tokens: int, blob: bytes) -> int:
+        return zlib.crc32(blob, zlib.crc32(b"%d" % tokens) if self._version else 0)
+
+    def _drop_row(self) -> None:
+        self.damaged += 1
+        self._dropped += 1
+        said = (
+            f"{self._dropped} damaged {'row' if self._dropped == 1 else 'rows'} of {self.path} not used: computed again"
+        )
+        if self._rows_said in self.notices:
+            self.notices.remove(self._rows_said)
+        self._rows_said = said
+        self.notices.append(said)
 
     def write(self, rows: Iterable[tuple[str, Row]]) -> None:
         """Add or replace rows, in one transaction."""
@@ -82,7 +104,7 @@ class VectorStore:
         values = []
         for text, row in rows:
             blob = row.vector.astype("<f4").tobytes()
-            values.append((self.key(text), row.tokens, zlib.crc32(blob), blob))
+            values.append((self.key(text), row.tokens, self._checksum(row.tokens, blob), blob))
         try:
             with self._db:
                 self._db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", values)
@@ -96,18 +118,24 @@ class VectorStore:
             self._db.close()
 
     def _open(self) -> sqlite3.Connection:
-        if self._readonly and self.path.is_file():
+        archive = self._readonly and self.path.is_file()
+        if archive:
             # A file that another run writes still has its log beside it, which a connection must be let to read.
-            return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
-        db = sqlite3.connect(":memory:" if self._readonly else self.path, timeout=BUSY_S)
+            db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
+        else:
+            db = sqlite3.connect(":memory:" if self._readonly else self.path, timeout=BUSY_S)
         try:
             if not self._readonly:
                 write_ahead(db)
-            db.execute(
-                "CREATE TABLE IF NOT EXISTS vectors "
-                "(key TEXT PRIMARY KEY, tokens INTEGER, crc INTEGER, vector BLOB) WITHOUT ROWID"
-            )
-        except sqlite3.Error:
+            if not archive:
+                _create(db)
+            self._version = db.execute("PRAGMA user_version").fetchone()[0]
+            if self._version not in (0, VERSION):
+                raise RecordError(
+                    f"the vector cache {self.path} has version {self._version}, this program reads version {VERSION}; "
+                    "move the file away or give another cache.path"
+                )
+        except BaseException:
             db.close()
             raise
         return db
@@ -118,4 +146,17 @@ class VectorStore:
             raise RecordError(f"{self.path} is damaged (no vector cache); take the archive anew")
         for suffix in ("-wal", "-shm"):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
-        self.path.replace(self.path.with_suffix(".damaged"))
+        aside = self.path.with_suffix(".damaged")
+        self.path.replace(aside)
+        self.notices.append(f"{self.path} could not be read: set aside as {aside.name}, its vectors computed again")
+
+
+def _create(db: sqlite3.Connection) -> None:
+    """The table, in a new file."""
+    db.execute("BEGIN IMMEDIATE")  # two processes that open a new file: one makes it
+    if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        db.execute(
+            "CREATE TABLE vectors (key TEXT PRIMARY KEY, tokens INTEGER, crc INTEGER, vector BLOB) WITHOUT ROWID"
+        )
+        db.execute(f"PRAGMA user_version={VERSION}")
+    db.execute("COMMIT")

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -393,6 +394,8 @@ def test_another_encoder_does_not_read_these_vectors(tmp_path):
         "UPDATE vectors SET vector = 'text'",
         "UPDATE vectors SET vector = NULL",
         "UPDATE vectors SET crc = crc + 1",
+        "UPDATE vectors SET tokens = tokens + 4",
+        "UPDATE vectors SET tokens = NULL",
     ],
 )
 def test_a_damaged_row_is_counted_and_computed_again(tmp_path, damage):
@@ -401,6 +404,7 @@ def test_a_damaged_row_is_counted_and_computed_again(tmp_path, damage):
     encoder = Letters()
     vectors, embedder = encode_once(encoder, ["a", "bb"], tmp_path)
     assert embedder.damaged == 2 and encoder.calls == [["a", "bb"]]
+    assert embedder.notices == [f"2 damaged rows of {tmp_path / 'vectors.sqlite'} not used: computed again"]
     assert vectors.tobytes() == wanted.tobytes()
     _, healed = encode_once(Letters(), ["a", "bb"], tmp_path)
     assert (healed.damaged, healed.computed) == (0, 0)
@@ -411,6 +415,27 @@ def test_a_file_that_is_no_database_is_set_aside(tmp_path):
     _, embedder = encode_once(Letters(), ["a"], tmp_path)
     assert (embedder.damaged, embedder.computed, stored(tmp_path)) == (1, 1, 1)
     assert (tmp_path / "vectors.damaged").read_bytes().startswith(b"this is not")
+    (said,) = embedder.notices
+    assert said.endswith("could not be read: set aside as vectors.damaged, its vectors computed again")
+
+
+def test_a_vector_cache_of_another_version_is_refused(tmp_path):
+    encode_once(Letters(), ["a"], tmp_path)
+    assert edit(tmp_path, "PRAGMA user_version") == [(1,)]
+    edit(tmp_path, "PRAGMA user_version=99")
+    for readonly in (False, True):
+        with pytest.raises(RecordError, match="has version 99, this program reads version 1; move the file away"):
+            encode_once(Letters(), ["a"], tmp_path, readonly=readonly)
+
+
+def test_a_vector_cache_of_the_version_before_is_used_as_it_is(tmp_path):
+    wanted, _ = encode_once(Letters(), ["a", "bb"], tmp_path)
+    edit(tmp_path, "PRAGMA user_version=0")
+    for vector in wanted:  # its checksum was of the vector alone
+        edit(tmp_path, "UPDATE vectors SET crc = ? WHERE vector = ?", zlib.crc32(vector.tobytes()), vector.tobytes())
+    again, embedder = encode_once(Letters(), ["a", "bb", "ccc"], tmp_path)
+    assert (embedder.damaged, embedder.computed) == (0, 1) and again[:2].tobytes() == wanted.tobytes()
+    assert encode_once(Letters(), ["ccc"], tmp_path)[1].computed == 0
 
 
 def test_a_cache_that_cannot_be_opened_is_one_line(tmp_path):
